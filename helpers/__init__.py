@@ -1,0 +1,55 @@
+"""Reinforcement learning on gpt-oss, on hardware you have: what the notebooks import.
+
+Importing this package loads nothing heavy; each name below is fetched when first used.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+#: public name -> module that defines it
+_EXPORTS = {
+    "AttentionMask": "helpers.kernels.attention",
+    "sink_attention": "helpers.kernels.attention",
+    "load_model": "helpers.model.load",
+    "add_lora": "helpers.model.lora",
+    "trainable_parameters": "helpers.model.lora",
+    "memory_plan": "helpers.model.memory",
+    "set_attention": "helpers.model.attention",
+    "Harmony": "helpers.rollout",
+    "RolloutEngine": "helpers.rollout",
+    "SamplingParams": "helpers.rollout",
+    "Sandbox": "helpers.sandbox",
+    "MATMUL_REWARDS": "helpers.rewards",
+    "load_task": "helpers.tasks",
+    "evaluate": "helpers.evaluation",
+    "compare": "helpers.evaluation",
+    "load_records": "helpers.evaluation",
+    "save_records": "helpers.evaluation",
+    "GRPOConfig": "helpers.grpo",
+    "GRPOTrainer": "helpers.grpo",
+    "LiveView": "helpers.display",
+    "plot_comparison": "helpers.display",
+    "plot_masks": "helpers.display",
+    "plot_rewards": "helpers.display",
+    "plot_training": "helpers.display",
+    "text_table": "helpers.display",
+    "UserError": "helpers.runtime",
+    "get_profile": "helpers.runtime",
+    "hardware": "helpers.runtime",
+    "install": "helpers.runtime",
+    "run_folder": "helpers.runtime",
+    "versions": "helpers.runtime",
+    "write_whole": "helpers.runtime",
+}
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name):
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'helpers' has no attribute '{name}'")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__():
+    return [*globals(), *__all__]

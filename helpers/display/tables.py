@@ -1,0 +1,22 @@
+"""Plain tables, for a terminal and for a notebook alike."""
+
+
+def text_table(rows, header=None):
+    """Aligned columns: the first to the left, numbers to the right.
+
+    rows: sequences of str or numbers of one length. header: the column names.
+    """
+    cells = [[_text(cell) for cell in row] for row in ([header] if header else []) + list(rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    numeric = [all(isinstance(cell, (int, float)) for cell in column) for column in zip(*rows)]
+    lines = [
+        "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(row, widths, numeric)).rstrip()
+        for row in cells
+    ]
+    if header:
+        lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _text(cell):
+    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,50 @@
+"""Per-item records of a model on a task, one JSON object a line."""
+
+import json
+from pathlib import Path
+
+from helpers.rewards.matmul import is_cheat, judge
+from helpers.runtime import UserError, write_whole
+
+
+def evaluate(engine, dataset, params, name):
+    """Answer every prompt once and judge the programs.
+
+    engine: `RolloutEngine`. dataset: rows of `load_task("matmul", "heldout", ...)`.
+    params: `SamplingParams`; the same seed gives both models of a comparison the same luck.
+    name: of the model, kept in every record.
+
+    Returns: list[dict] with id, cluster, model, correct, cheat, reason, speedup (0 unless
+    correct), tokens, finish_reason, thinking, completion.
+    """
+    completions = engine.generate(dataset["prompt"], params)
+    verdicts = judge([c.message for c in completions], [c.finish_reason for c in completions])
+    return [
+        {
+            "id": row["id"],
+            "cluster": row["cluster"],
+            "model": name,
+            "correct": verdict.correct,
+            "cheat": is_cheat(verdict),
+            "reason": verdict.reason,
+            "speedup": verdict.speedup,
+            "tokens": len(completion.token_ids),
+            "finish_reason": completion.finish_reason,
+            "thinking": completion.thinking,
+            "completion": completion.text,
+        }
+        for row, completion, verdict in zip(dataset, completions, verdicts, strict=True)
+    ]
+
+
+def save_records(path, records):
+    """Write records as JSON lines, whole or not at all."""
+    write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def load_records(path):
+    """Read what `save_records` wrote."""
+    try:
+        return [json.loads(line) for line in Path(path).read_text().splitlines()]
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"Cannot read the records in {path} ({error}): run the evaluation again.") from error

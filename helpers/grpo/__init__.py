@@ -1,0 +1,6 @@
+"""Group Relative Policy Optimization."""
+
+from helpers.grpo.config import GRPOConfig
+from helpers.grpo.trainer import GRPOTrainer
+
+__all__ = ["GRPOConfig", "GRPOTrainer"]

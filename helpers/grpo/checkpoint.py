@@ -1,0 +1,91 @@
+"""Checkpoints that exist whole or not at all, and the metrics file beside them."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import torch
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from helpers.grpo.generation import Generation
+from helpers.runtime import UserError, whole_folder, write_whole
+
+
+def checkpoint_folders(output_dir):
+    """Checkpoint folders, oldest first."""
+    found = {path: re.fullmatch(r"checkpoint-(\d+)", path.name) for path in Path(output_dir).glob("checkpoint-*")}
+    return sorted((path for path, match in found.items() if match), key=lambda path: int(found[path].group(1)))
+
+
+def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
+    """Write `checkpoint-<step>` and drop all but the last `keep`.
+
+    state: JSON-able; "step", "settings", and "generation" where optimizer steps on it are still
+    to come. Its rewards are kept with it, so that a resumed run replays a measured speed and
+    does not measure again. Random numbers need no saving: each step seeds its own.
+    """
+    with whole_folder(Path(output_dir) / f"checkpoint-{state['step']}") as folder:
+        model.save_pretrained(folder)
+        torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}, folder / "optimizer.pt")
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+    for old in checkpoint_folders(output_dir)[:-keep]:
+        shutil.rmtree(old)
+
+
+def load_checkpoint(folder, model, optimizer, scheduler, settings):
+    """Restore adapter, optimizer and schedule in place; returns `(step, Generation or None)`.
+
+    Raises UserError where the folder cannot be read or was written under other settings.
+    """
+    folder = Path(folder)
+    try:
+        state = json.loads((folder / "trainer_state.json").read_text())
+        weights = load_file(folder / "adapter_model.safetensors")
+        tensors = torch.load(folder / "optimizer.pt", weights_only=True)
+    except (OSError, json.JSONDecodeError, SafetensorError) as error:
+        raise UserError(f"Cannot resume from {folder} ({error}): delete it to go on from the one before.") from error
+    written = state["settings"]
+    for name, value in json.loads(json.dumps(settings)).items():
+        if written.get(name) != value:
+            raise UserError(
+                f"{folder} was written with {name}={written.get(name)!r} and this run has {value!r}: "
+                "use the same settings, or another output folder."
+            )
+    differing = set(get_peft_model_state_dict(model)) ^ set(weights)
+    if differing:
+        raise UserError(f"{folder} holds the adapter of another model ({min(differing)}): use another output folder.")
+    set_peft_model_state_dict(model, weights)
+    optimizer.load_state_dict(tensors["optimizer"])
+    scheduler.load_state_dict(tensors["scheduler"])
+    return state["step"], state["generation"] and Generation.from_dict(state["generation"])
+
+
+class MetricsFile:
+    """One JSON object a line, each on disk before the next step starts."""
+
+    def __init__(self, path, last_step=0):
+        """Open for appending, dropping what was written after `last_step`."""
+        self.path = Path(path)
+        kept = [row for row in read_metrics(self.path) if row["step"] <= last_step]
+        write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+
+    def append(self, row):
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_metrics(path):
+    """The rows of a metrics file, up to a line that a crash cut short; [] where there is none."""
+    rows = []
+    try:
+        for line in Path(path).read_text().splitlines():
+            rows.append(json.loads(line))
+    except (FileNotFoundError, json.JSONDecodeError):
+        pass
+    return rows

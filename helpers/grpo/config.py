@@ -1,0 +1,85 @@
+"""Settings of a GRPO run, in TRL's names."""
+
+from dataclasses import asdict, dataclass, fields
+
+from helpers.runtime import UserError, did_you_mean
+
+LOSS_TYPES = ("dapo", "dr_grpo")
+SCALES = ("group", "batch", "none")
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+@dataclass(frozen=True)
+class GRPOConfig:
+    """TRL's field names and meanings. Defaults are TRL 1.16's except where noted.
+
+    output_dir: everything the run writes. Batch sizes count completions, lengths tokens.
+    per_device_train_batch_size * gradient_accumulation_steps completions are generated and
+    make one optimizer step; that many must be a multiple of num_generations.
+    num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
+    loss_type: "dapo" or "dr_grpo". scale_rewards: "group", "batch" or "none".
+    max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
+    logging_steps, save_steps: 1 here, as a step is long and a session short.
+    """
+
+    output_dir: str
+    max_steps: int = 100
+    learning_rate: float = 1e-6
+    lr_scheduler_type: str = "linear"
+    warmup_steps: int = 0
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    num_generations: int = 8
+    per_device_train_batch_size: int = 8
+    gradient_accumulation_steps: int = 1
+    num_iterations: int = 1
+    max_completion_length: int = 512
+    temperature: float = 1.0
+    epsilon: float = 0.2
+    epsilon_high: float | None = None
+    loss_type: str = "dapo"
+    scale_rewards: str = "group"
+    mask_truncated_completions: bool = False
+    reward_weights: tuple | None = None
+    chat_template_kwargs: dict | None = None
+    seed: int = 42
+    save_steps: int = 1
+    save_total_limit: int = 2
+    max_minutes: float | None = None
+
+    def __post_init__(self):
+        for name, allowed in (("loss_type", LOSS_TYPES), ("scale_rewards", SCALES), ("lr_scheduler_type", SCHEDULES)):
+            if getattr(self, name) not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+        if self.num_generations < 2:
+            raise UserError("num_generations must be at least 2: an advantage compares a completion with its group.")
+        if self.generation_batch_size % self.num_generations:
+            raise UserError(
+                f"per_device_train_batch_size * gradient_accumulation_steps = {self.generation_batch_size} must be a "
+                f"multiple of num_generations = {self.num_generations}: try {self._nearest_batch()}."
+            )
+        for name in ("max_steps", "max_completion_length", "num_iterations", "save_steps", "save_total_limit"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        if self.temperature <= 0:
+            raise UserError(f"temperature must be positive, the policy is what is sampled; got {self.temperature}.")
+
+    @property
+    def generation_batch_size(self):
+        """Completions of one generation."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps
+
+    def _nearest_batch(self):
+        groups = max(1, round(self.generation_batch_size / self.num_generations))
+        return f"a product of {groups * self.num_generations}"
+
+    @classmethod
+    def of(cls, **settings):
+        """`GRPOConfig(**settings)`, a misspelt name being one clear sentence."""
+        known = [field.name for field in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UserError(f"GRPOConfig has no setting '{name}'{did_you_mean(name, known)}.")
+        return cls(**settings)
+
+    to_dict = asdict

@@ -1,0 +1,101 @@
+"""One generation: prompts, completions and what the reward functions made of them."""
+
+import random
+from dataclasses import asdict, dataclass
+
+import torch
+
+from helpers.grpo.advantages import combine_rewards, equal_groups
+from helpers.rollout import Completion
+from helpers.runtime import UserError
+
+
+@dataclass
+class Generation:
+    """prompts: one a group. completions: B of them, those of a prompt together.
+    rewards: float64 [B, R], NaN where a function gave None. metrics: what to log of it."""
+
+    prompts: list
+    completions: list
+    rewards: torch.Tensor
+    metrics: dict
+
+    def to_dict(self):
+        return {**vars(self), "completions": [asdict(c) for c in self.completions], "rewards": self.rewards.tolist()}
+
+    @classmethod
+    def from_dict(cls, saved):
+        completions = [Completion(**c) for c in saved["completions"]]
+        return cls(saved["prompts"], completions, torch.tensor(saved["rewards"], dtype=torch.float64), saved["metrics"])
+
+
+def prompt_indices(generation, count, size, seed):
+    """Rows of a data set of `size` for one generation: epoch after epoch, each in its own order."""
+    indices = []
+    for position in range(generation * count, (generation + 1) * count):
+        order = list(range(size))
+        random.Random(f"{seed} {position // size}").shuffle(order)
+        indices.append(order[position % size])
+    return indices
+
+
+def score(reward_funcs, columns, completions, trainer_state):
+    """Call every reward function as TRL does, with keywords.
+
+    columns: name -> one value a completion, `prompt` among them.
+
+    Returns `(rewards float64 [B, R], {metric: value})`. Raises UserError for a wrong number of
+    values, or a value that is not a finite number or None.
+    """
+    columns = {("prompts" if name == "prompt" else name): values for name, values in columns.items()}
+    logged, rewards = {}, []
+    for function in reward_funcs:
+        values = function(
+            completions=[c.message for c in completions],
+            completion_ids=[c.token_ids for c in completions],
+            finish_reasons=[c.finish_reason for c in completions],
+            trainer_state=trainer_state,
+            log_metric=logged.__setitem__,
+            **columns,
+        )
+        if len(values) != len(completions):
+            raise UserError(f"Reward '{function.__name__}' returned {len(values)} values for {len(completions)} completions.")
+        column = torch.tensor([float("nan") if value is None else float(value) for value in values], dtype=torch.float64)
+        wrong = [v for v, x in zip(values, column.tolist()) if v is not None and not abs(x) < float("inf")]
+        if wrong:
+            raise UserError(f"Reward '{function.__name__}' returned {wrong[0]}: return a finite number, or None for not applicable.")
+        rewards.append(column)
+    return torch.stack(rewards, 1), logged
+
+
+def rollout_metrics(completions, rewards, names, weights, num_generations):
+    """TRL's log names for a generation; lengths in tokens."""
+    total = combine_rewards(rewards, weights)
+    lengths = torch.tensor([len(c.token_ids) for c in completions], dtype=torch.float64)
+    judged = total[~total.isnan()]
+    return {
+        "reward": judged.mean().item(),
+        "reward_std": judged.std().item(),
+        "frac_reward_zero_std": equal_groups(total, num_generations).double().mean().item(),
+        **{f"rewards/{name}/mean": column.nanmean().item() for name, column in zip(names, rewards.T)},
+        "completions/mean_length": lengths.mean().item(),
+        "completions/max_length": lengths.max().item(),
+        "completions/clipped_ratio": sum(c.finish_reason == "length" for c in completions) / len(completions),
+        "num_tokens": lengths.sum().item(),
+    }
+
+
+def records(generation, names, advantages):
+    """One plain dict a completion, for display and for files."""
+    group = len(generation.completions) // len(generation.prompts)
+    return [
+        {
+            "prompt": generation.prompts[n // group],
+            "thinking": c.thinking,
+            "completion": c.text,
+            "finish_reason": c.finish_reason,
+            "rewards": dict(zip(names, generation.rewards[n].tolist())),
+            "advantage": advantages[n].item(),
+        }
+        for n, c in enumerate(generation.completions)
+    ]

@@ -1,0 +1,203 @@
+"""GRPO on one device: generate, reward, compare within the group, step, record.
+
+What is left out of the paper's algorithm (DeepSeekMath, 2024): the KL term and with it the
+reference model (beta = 0, as in DAPO and TRL's default). Old log-probabilities are the
+sampler's own, so the ratio corrects for what was really sampled.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import get_scheduler
+
+from helpers.grpo.advantages import combine_rewards, group_advantages
+from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_checkpoint, save_checkpoint
+from helpers.grpo.generation import Generation, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.logprobs import policy_logprobs
+from helpers.grpo.losses import loss_normalizer, policy_loss
+from helpers.model.lora import check_trainable
+from helpers.rollout import RolloutEngine, SamplingParams
+from helpers.runtime import UserError, whole_folder
+
+
+@dataclass
+class TrainerState:
+    """Where the run is; `log_history` holds the metrics of this session's steps."""
+
+    global_step: int = 0
+    max_steps: int = 0
+    log_history: list = field(default_factory=list)
+
+
+class GRPOTrainer:
+    """Train the LoRA adapter of a model with Group Relative Policy Optimization.
+
+    Args:
+        model: a `PeftModel` from `add_lora`.
+        reward_funcs: functions f(prompts, completions, **columns) -> list[float or None], called
+            with keywords as TRL does: also completion_ids, finish_reasons, trainer_state, log_metric.
+        args: `GRPOConfig`.
+        train_dataset: rows with `prompt`; other columns go to the rewards.
+        processing_class: the tokenizer.
+        callbacks: objects with `on_log(args, state, control, logs, completions)`, called after
+            every step; `completions` are plain dicts, one a completion.
+    """
+
+    def __init__(self, model, reward_funcs, args, train_dataset, processing_class, callbacks=None):
+        check_trainable(model)
+        if not len(train_dataset) or "prompt" not in train_dataset.column_names:
+            raise UserError("train_dataset needs at least one row and a column 'prompt'.")
+        self.model, self.args, self.train_dataset, self.callbacks = model, args, train_dataset, callbacks or []
+        self.reward_funcs = reward_funcs if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
+        self.reward_names = [function.__name__ for function in self.reward_funcs]
+        self.engine = RolloutEngine(
+            model,
+            processing_class,
+            max_batch_size=args.generation_batch_size,
+            max_length=model.config.max_position_embeddings,
+            chat_template_kwargs=args.chat_template_kwargs,
+        )
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
+        self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
+        self.state = TrainerState(max_steps=args.max_steps)
+
+    def train(self, resume_from_checkpoint=None):
+        """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
+
+        resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
+        or None to start anew. A resumed run continues as the uninterrupted one would have.
+        """
+        generation = self._resume(resume_from_checkpoint)
+        metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
+        deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
+        done = self.state.global_step >= self.args.max_steps
+        try:
+            while not done:
+                started = time.monotonic()
+                current = generation or self.generate(self.state.global_step)
+                updated = self.update(current)
+                self.state.global_step += 1
+                step = self.state.global_step
+                done = step >= self.args.max_steps or time.monotonic() > deadline
+                generation = None if step % self.args.num_iterations == 0 else current
+                logs = {"step": step, **current.metrics, **updated, "step_time": time.monotonic() - started}
+                metrics_file.append(logs)
+                if done or step % self.args.save_steps == 0:
+                    self._save(generation)
+                self._notify(logs, current)
+        except KeyboardInterrupt:
+            print("Interrupted: train(resume_from_checkpoint=True) goes on from the last checkpoint.")
+        return self.state
+
+    def save_model(self, folder):
+        """Write the adapter as PEFT does, whole or not at all."""
+        with whole_folder(folder) as part:
+            self.model.save_pretrained(part)
+
+    def generate(self, step):
+        """The `Generation` that optimizer steps from `step` on use; the same for the same weights."""
+        args, started = self.args, time.monotonic()
+        count = args.generation_batch_size // args.num_generations
+        chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
+        rows = self.train_dataset.select(chosen)
+        params = SamplingParams(args.temperature, args.max_completion_length, seed=args.seed * 100_003 + step)
+        completions = self.engine.generate(rows["prompt"], params, args.num_generations)
+        generated = time.monotonic()
+        columns = {name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names}
+        rewards, logged = score(self.reward_funcs, columns, completions, self.state)
+        metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
+        seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
+        return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds})
+
+    def advantages(self, generation):
+        """float32 [B]."""
+        total = combine_rewards(generation.rewards, self.args.reward_weights)
+        return group_advantages(total, self.args.num_generations, self.args.scale_rewards)
+
+    def update(self, generation):
+        """One optimizer step on a generation; returns its metrics."""
+        started = time.monotonic()
+        self.model.train()
+        sums = self.accumulate_gradients(generation.completions, self.advantages(generation))
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm).item()
+        if grad_norm != grad_norm:
+            raise UserError("The gradient is NaN: lower learning_rate, and look at the rewards and the dtype.")
+        learning_rate = self.scheduler.get_last_lr()[0]
+        self.optimizer.step()
+        self.scheduler.step()
+        self.optimizer.zero_grad()
+        tokens = sums["tokens"]
+        return {
+            "loss": sums["loss"],
+            "grad_norm": grad_norm,
+            "learning_rate": learning_rate,
+            "entropy": sums["entropy"] / tokens,
+            "clip_ratio/low_mean": sums["clipped_low"] / tokens,
+            "clip_ratio/high_mean": sums["clipped_high"] / tokens,
+            "sampling/sampling_logp_difference/mean": sums["difference"] / tokens,
+            "sampling/sampling_logp_difference/max": sums["largest_difference"],
+            "time/update": time.monotonic() - started,
+        }
+
+    def accumulate_gradients(self, completions, advantages):
+        """Backward over all completions in micro-batches; returns sums over tokens.
+
+        The normaliser is that of the whole step, so the cut makes no difference: rows of like
+        length go together, to pad less.
+        """
+        args = self.args
+        kept = [not (args.mask_truncated_completions and c.finish_reason == "length") for c in completions]
+        tokens = sum(len(c.token_ids) for c, keep in zip(completions, kept) if keep)
+        normalizer = loss_normalizer(args.loss_type, tokens, len(completions), args.max_completion_length)
+        order = sorted(range(len(completions)), key=lambda n: len(completions[n].prompt_ids) + len(completions[n].token_ids))
+        sums = dict.fromkeys(("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference"), 0.0)
+        for start in range(0, len(order), args.per_device_train_batch_size):
+            chosen = order[start : start + args.per_device_train_batch_size]
+            batch = [completions[n] for n in chosen]
+            logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, batch, args.temperature)
+            old_BT = pad_sequence([torch.tensor(c.logprobs) for c in batch], batch_first=True).to(mask_BT.device)
+            keep_B1 = torch.tensor([[float(kept[n])] for n in chosen], device=mask_BT.device)
+            loss, (low, high) = policy_loss(
+                logprobs_BT, old_BT, advantages[chosen].to(mask_BT.device), mask_BT * keep_B1,
+                normalizer=normalizer, epsilon=args.epsilon, epsilon_high=args.epsilon_high,
+            )  # fmt: skip
+            loss.backward()
+            difference_BT = (logprobs_BT.detach() - old_BT).abs() * mask_BT
+            sums["loss"] += loss.item()
+            sums["entropy"] += (entropy_BT * mask_BT).sum().item()
+            sums["tokens"] += mask_BT.sum().item()
+            sums["clipped_low"] += low
+            sums["clipped_high"] += high
+            sums["difference"] += difference_BT.sum().item()
+            sums["largest_difference"] = max(sums["largest_difference"], difference_BT.max().item())
+        return sums
+
+    def _notify(self, logs, generation):
+        self.state.log_history.append(logs)
+        rows = records(generation, self.reward_names, self.advantages(generation))
+        for callback in self.callbacks:
+            callback.on_log(self.args, self.state, None, logs=logs, completions=rows)
+
+    def _settings(self):
+        """What a resumed run must share with the one that wrote the checkpoint."""
+        free = {"output_dir", "max_minutes", "save_steps", "save_total_limit"}
+        free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
+        settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
+        return {**settings, "reward_funcs": self.reward_names, "prompts": len(self.train_dataset)}
+
+    def _resume(self, where):
+        folders = checkpoint_folders(self.args.output_dir)
+        if where is None or (where is True and not folders):
+            return None
+        folder = folders[-1] if where is True else where
+        step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self._settings())
+        self.state.global_step = step
+        return generation
+
+    def _save(self, generation):
+        args = self.args
+        state = {"step": self.state.global_step, "settings": self._settings(), "generation": generation and generation.to_dict()}
+        save_checkpoint(args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit)

@@ -1,0 +1,54 @@
+"""Find and read a checkpoint folder, with errors that name the file."""
+
+import json
+import re
+from pathlib import Path
+
+from helpers.runtime import UserError
+
+
+def find_folder(path):
+    """The local folder of `path`, downloaded first where it is a hub id."""
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) or str(path).startswith((".", "/", "~")):
+        raise UserError(f"There is no folder {path}: give a folder that holds config.json and *.safetensors, or a hub id.")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.jinja", "model*.safetensors"]))
+    except (OSError, ValueError) as error:  # huggingface_hub's own errors derive from these
+        raise UserError(
+            f"Could not download {path} from the Hugging Face hub ({type(error).__name__}): check the name and the "
+            "network, or give a local folder."
+        ) from error
+
+
+def read_config(folder):
+    """The `GptOssConfig` of a checkpoint folder."""
+    from transformers import GptOssConfig
+
+    try:
+        content = json.loads((Path(folder) / "config.json").read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?") from error
+    if content.get("model_type") != "gpt_oss":
+        raise UserError(f"{folder} holds a {content.get('model_type')!r} model; only gpt-oss can be loaded.")
+    return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
+
+
+def read_tensors(folder):
+    """Yield `(name, tensor)` over all shards, one tensor in memory at a time."""
+    from safetensors import SafetensorError, safe_open
+
+    files = sorted(Path(folder).glob("model*.safetensors"))
+    if not files:
+        raise UserError(f"{folder} holds no model*.safetensors: is the download complete?")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt", device="cpu") as tensors:
+                for name in tensors.keys():
+                    yield name, tensors.get_tensor(name)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"Cannot read {file} ({error}): delete it and fetch it again.") from error

@@ -1,0 +1,55 @@
+"""LoRA through PEFT, with the trainable set checked."""
+
+import torch
+from peft import LoraConfig, get_peft_model
+
+from helpers.runtime import UserError
+
+#: What may be adapted, in PEFT's terms.
+TARGETS = {
+    "attention": {"target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
+    "experts": {"target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]},
+}
+
+
+def add_lora(model, r, alpha, targets=("attention", "experts")):
+    """Wrap `model` in a `peft.PeftModel` with fresh fp32 adapters.
+
+    targets: "attention" (the four projections) and "experts" (both expert matrices; PEFT
+    rebuilds every expert in each forward, which suits small models only).
+
+    Raises UserError for an unknown target, and for one that the model does not have.
+    """
+    unknown = set(targets) - set(TARGETS)
+    if unknown or not targets:
+        raise UserError(f"LoRA targets are {', '.join(TARGETS)}; got {', '.join(sorted(unknown)) or 'none'}.")
+    chosen = {"target_modules": [], "target_parameters": None}
+    for target in targets:
+        chosen.update(TARGETS[target])
+    config = LoraConfig(r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **chosen)
+    try:
+        adapted = get_peft_model(model, config)
+    except ValueError as error:
+        raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {error}") from error
+    check_trainable(adapted, targets)
+    return adapted
+
+
+def trainable_parameters(model):
+    """name -> number of trainable parameters."""
+    return {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def check_trainable(model, targets=()):
+    """Raise UserError unless only LoRA matrices are trainable, in fp32, some for every target."""
+    names = [name for name, weight in model.named_parameters() if weight.requires_grad]
+    stray = [name for name in names if "lora_" not in name]
+    if stray:
+        raise UserError(f"Only LoRA matrices should be trainable, but {stray[0]} is too.")
+    for target in targets:
+        part = {"attention": "self_attn", "experts": "mlp.experts"}[target]
+        if not any(part in name for name in names):
+            raise UserError(f"LoRA matched nothing for target '{target}': the model has no {part} modules.")
+    for name, weight in model.named_parameters():
+        if weight.requires_grad and weight.dtype != torch.float32:
+            raise UserError(f"Adapters must be float32 to learn at small rates, but {name} is {weight.dtype}.")

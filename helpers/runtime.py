@@ -1,0 +1,234 @@
+"""Where am I: profiles, versions, files written whole, and errors that say what to do."""
+
+import difflib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GIB = 2**30
+PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "numpy")
+
+
+class UserError(ValueError):
+    """A mistake that its one sentence tells how to mend; notebooks show only the sentence."""
+
+    def _render_traceback_(self):  # IPython calls this in place of its own traceback
+        return [f"UserError: {self}"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What to load and how much to do with it, for one kind of machine.
+
+    model: a folder or a hub id. needs_gib: GPU memory that this version takes, by
+    `memory_plan` (0: it runs on the CPU). dense: how the attention projections are kept,
+    "nf4", "bf16" or "fp32". Batch sizes count completions, lengths tokens. why: one sentence
+    on the choice, where "auto" made it.
+    """
+
+    name: str
+    model: str
+    needs_gib: float
+    dtype: str
+    dense: str
+    lora_r: int
+    lora_alpha: int
+    learning_rate: float
+    num_generations: int
+    generation_batch_size: int
+    per_device_train_batch_size: int
+    max_completion_length: int
+    max_steps: int
+    why: str = ""
+
+    @property
+    def device(self):
+        return "cuda" if self.needs_gib else "cpu"
+
+    def __str__(self):
+        return f"profile {self.name}: {self.model}, {self.dtype} on {self.device}. {self.why}".strip()
+
+
+RELEASED = "openai/gpt-oss-20b"
+_TINY = Profile(
+    name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", dense="nf4",
+    lora_r=8, lora_alpha=16, learning_rate=1e-3, num_generations=8, generation_batch_size=64,
+    per_device_train_batch_size=16, max_completion_length=200, max_steps=60,
+)  # fmt: skip
+_T4 = replace(
+    _TINY, name="t4", model=RELEASED, needs_gib=42, dtype="float16", lora_r=4, lora_alpha=8, learning_rate=5e-5,
+    generation_batch_size=8, per_device_train_batch_size=1, max_completion_length=768, max_steps=100,
+)  # fmt: skip
+_A100 = replace(
+    _T4, name="a100", needs_gib=62, dtype="bfloat16", dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
+    generation_batch_size=32, max_completion_length=4096,
+)  # fmt: skip
+#: Smallest first. On a GPU this version unpacks the experts to 16 bits, hence `needs_gib`.
+PROFILES = {
+    "tiny": _TINY,
+    "t4": _T4,
+    "l4": replace(_T4, name="l4", dtype="bfloat16", generation_batch_size=16, max_completion_length=1024),
+    "a100": _A100,
+    "h100": replace(_A100, name="h100", generation_batch_size=64),
+}
+
+
+def get_profile(name="auto"):
+    """The `Profile` of that name, checked against this machine; a `Profile` passes unchanged.
+
+    "auto" takes the largest whose memory the GPU has, else "tiny", and says why.
+
+    Raises UserError for an unknown name and for a GPU that is missing or too small.
+    """
+    if isinstance(name, Profile):
+        return name
+    gpu, memory_gib = _gpu()
+    if name == "auto":
+        fitting = [profile for profile in PROFILES.values() if profile.device == "cuda" and profile.needs_gib <= memory_gib]
+        if fitting:
+            return replace(fitting[-1], why=f"The {gpu} has {memory_gib:.0f} GiB.")
+        smallest = min(profile.needs_gib for profile in PROFILES.values() if profile.needs_gib)
+        why = f"The {gpu} has {memory_gib:.1f} GiB and gpt-oss-20b needs {smallest:.0f} in this version" if gpu else "There is no GPU"
+        return replace(PROFILES["tiny"], why=f"{why}, so this is the embedded model.")
+    profile = named_profile(name)
+    if profile.device == "cuda" and not gpu:
+        raise UserError(
+            f"Profile '{name}' needs an NVIDIA GPU and there is none: in Colab choose Runtime > Change runtime type > "
+            "T4 GPU, or set PROFILE = 'tiny' to run the embedded model on the CPU."
+        )
+    if profile.needs_gib > memory_gib:
+        raise UserError(
+            f"Profile '{name}' needs {profile.needs_gib:.0f} GiB of GPU memory in this version and the {gpu} has "
+            f"{memory_gib:.1f}: set PROFILE = 'tiny' to run the embedded model on the CPU."
+        )
+    return profile
+
+
+def named_profile(name):
+    """The `Profile` of that name, whatever machine this is. Raises UserError for an unknown name."""
+    if name not in PROFILES:
+        raise UserError(f"There is no profile '{name}'{did_you_mean(name, PROFILES)}: choose auto, {', '.join(PROFILES)}.")
+    return PROFILES[name]
+
+
+def _gpu():
+    """Name and memory in GiB of the first CUDA device, or ("", 0)."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "", 0.0
+    properties = torch.cuda.get_device_properties(0)
+    return properties.name, properties.total_memory / GIB
+
+
+def did_you_mean(name, known):
+    """ " (did you mean 'x'?)" where a known name is close, else ""."""
+    close = difflib.get_close_matches(str(name).lower(), [str(k) for k in known] + [str(k).lower() for k in known], 1)
+    match = next((k for k in known if close and str(k).lower() == close[0].lower()), None)
+    return f" (did you mean '{match}'?)" if match else ""
+
+
+def versions():
+    """name -> version of what a result depends on; "absent" where a package is not installed."""
+    return {"python": platform.python_version(), **{name: _version(name) or "absent" for name in PACKAGES}}
+
+
+def hardware():
+    """One line on the machine: the GPU if there is one, the processor and its cores."""
+    gpu, memory = _gpu()
+    processor = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return f"{f'{gpu} {memory:.0f} GiB, ' if gpu else ''}{processor}, {os.cpu_count()} cores"
+
+
+def write_whole(path, text):
+    """Write a text file so that a reader sees the old one or the new one, never a part."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+@contextmanager
+def whole_folder(path):
+    """Yield an empty folder that becomes `path` at the end, replacing it, unless an error comes first."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for file in part.rglob("*"):
+            if file.is_file():
+                with open(file, "rb") as handle:
+                    os.fsync(handle.fileno())
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(part, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def run_folder(path=""):
+    """The folder a run writes to, made if need be; "" is runs/notebook in the project."""
+    folder = Path(path).expanduser() if path else ROOT / "runs" / "notebook"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot write to the run folder {folder} ({error}): set RUN_DIR to one you may write to.") from error
+    return folder
+
+
+def install(quiet=True):
+    """Install what the notebooks need and this Python lacks, by pip; returns the list.
+
+    What is there already is held as it is: replacing torch or numpy under a live kernel breaks it.
+    """
+    from packaging.requirements import Requirement
+
+    runtime = (ROOT / "requirements.txt").read_text().split("# development")[0]
+    lines = [line.split("#")[0].strip() for line in runtime.splitlines()]
+    requirements = [Requirement(line) for line in lines if line]
+    missing = [r for r in requirements if not _satisfied(r)]
+    if not missing:
+        return []
+    held = {name: found for name in ("torch", "triton", "torchvision", "numpy", "pillow") if (found := _version(name))}
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        constraints.write("".join(f"{name}=={found}\n" for name, found in held.items()))
+        constraints.flush()
+        command = [sys.executable, "-m", "pip", "install", *(["-q"] if quiet else []), "-c", constraints.name]
+        result = subprocess.run([*command, *map(str, missing)])
+    if result.returncode:
+        raise UserError(f"pip could not install {', '.join(map(str, missing))}: see its message above, then run this cell again.")
+    return [str(r) for r in missing]
+
+
+def _version(package):
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _satisfied(requirement):
+    found = _version(requirement.name)
+    return found is not None and requirement.specifier.contains(found, prereleases=True)

@@ -1,0 +1,257 @@
+"""Judges matmul programs: inputs, clock and checks here, the program in a process of its own."""
+
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from helpers.runtime import UserError
+
+WORKER = Path(__file__).with_name("worker.py")
+#: What the speed of a program is measured against: the plain way, in pure Python.
+BASELINE = """
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0.0] * m for _ in range(n)]
+    for i in range(n):
+        for j in range(m):
+            s = 0.0
+            for t in range(k):
+                s += A[i][t] * B[t][j]
+            C[i][j] = s
+    return C
+"""
+#: Each program answers these calls, in this order: the range that every size is drawn from, and whether it is timed.
+CALLS = (((2, 9), False),) * 3 + (((28, 29), True),) * 3 + (((48, 73), False),)
+DEADLINE = 3.0  # seconds that one program may take, loading included
+ULP = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a program turned out to be. Later fields are false or 0 where an earlier one fails.
+
+    parsed: it is Python. pure: it keeps to the policy. ran: no call raised or ran out of time.
+    correct: every call returned the product. speedup: baseline CPU time over its own.
+    cpu_seconds: median of its timed calls. reason: one sentence, empty if correct.
+    """
+
+    parsed: bool = False
+    pure: bool = False
+    ran: bool = False
+    correct: bool = False
+    speedup: float = 0.0
+    cpu_seconds: float = 0.0
+    reason: str = ""
+
+
+class _Gone(Exception):
+    """The child broke off: it died, ran out of time, or said why it stopped."""
+
+
+def _cpu_clock(pid):
+    """CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
+    return time.clock_gettime((~pid) << 3 | 2)
+
+
+class _Child:
+    """One forked process that holds one program."""
+
+    def __init__(self, worker, source, deadline):
+        self.deadline = deadline
+        inbox, self.to_child = os.pipe()
+        self.from_child, outbox = os.pipe()
+        try:
+            self.pid = worker.fork(inbox, outbox)
+        finally:
+            os.close(inbox)
+            os.close(outbox)
+        os.set_blocking(self.to_child, False)
+        self.write(struct.pack("<I", len(source)) + source)
+
+    def close(self, worker):
+        os.close(self.to_child)
+        os.close(self.from_child)
+        worker.kill(self.pid)
+
+    def _wait(self, reading, writing):
+        left = self.deadline - time.monotonic()
+        if left <= 0 or not any(select.select(reading, writing, [], left)):
+            raise _Gone("it ran out of time")
+
+    def write(self, data):
+        view = memoryview(data)
+        while view:
+            self._wait([], [self.to_child])
+            try:
+                view = view[os.write(self.to_child, view) :]
+            except BrokenPipeError:
+                raise _Gone("the process ended") from None
+
+    def read(self, size):
+        data = bytearray()
+        while len(data) < size:
+            self._wait([self.from_child], [])
+            piece = os.read(self.from_child, size - len(data))
+            if not piece:
+                raise _Gone("the process ended")
+            data += piece
+        return bytes(data)
+
+    def status(self):
+        """The next status byte; for a failure also its reason."""
+        kind = self.read(1)
+        if kind in (b"R", b"O"):
+            return kind, ""
+        if kind not in (b"S", b"P", b"X"):
+            raise _Gone("it wrote what was not asked for")
+        return kind, self.read(self.read(1)[0]).decode("utf-8", "replace")
+
+    def multiply(self, a, b):
+        """`(product or None, CPU seconds, reason)` for float64 matrices `a`, `b`."""
+        (n, k), m = a.shape, b.shape[1]
+        started = _cpu_clock(self.pid)
+        self.write(struct.pack("<III", n, k, m) + a.tobytes() + b.tobytes())
+        kind, reason = self.status()
+        if kind != b"O":
+            return None, 0.0, reason
+        answer = self.read(8 * n * m)
+        return np.frombuffer(answer).reshape(n, m), _cpu_clock(self.pid) - started, ""
+
+
+class _Worker:
+    """The exec'd process that forks children on request."""
+
+    def __init__(self):
+        self.control, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", "-E", "-B", str(WORKER)]
+        with theirs:
+            self.process = subprocess.Popen(command, stdin=theirs, env={}, cwd="/", start_new_session=True)
+
+    def _pid(self):
+        answer = self.control.recv(8, socket.MSG_WAITALL)
+        if len(answer) != 8:
+            raise OSError("the sandbox worker died")
+        return struct.unpack("<q", answer)[0]
+
+    def fork(self, inbox, outbox):
+        socket.send_fds(self.control, [b"F"], [inbox, outbox])
+        return self._pid()
+
+    def kill(self, pid):
+        self.control.sendall(b"W" + struct.pack("<q", pid))
+        self._pid()
+
+    def close(self):
+        self.control.close()
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def is_product(c, a, b, exact):
+    """Whether `c` is `a @ b`: bit for bit, or within the rounding of any summation order.
+
+    The bound is componentwise, 4 k u |A||B| with u = 2^-53 (Higham, Accuracy and Stability
+    of Numerical Algorithms, 2002, section 3.5). Written so that NaN fails.
+    """
+    product = a @ b
+    if exact:
+        return bool(np.array_equal(c, product))
+    return bool((np.abs(c - product) <= 4 * a.shape[1] * ULP * (np.abs(a) @ np.abs(b))).all())
+
+
+class Sandbox:
+    """A pool of workers that judge programs; close it, or use it in a `with`.
+
+    Needs Linux. `workers` defaults to the number of cores.
+    """
+
+    def __init__(self, workers=None):
+        if not sys.platform.startswith("linux"):
+            raise UserError("The sandbox needs Linux: run the notebooks in Colab, WSL or a Linux container.")
+        self.rng = np.random.default_rng()  # from OS entropy: no program can know its inputs
+        self.size = workers or os.cpu_count()
+        self.idle = [_Worker() for _ in range(self.size)]
+        self.pool = ThreadPoolExecutor(self.size)
+
+    def close(self):
+        self.pool.shutdown()
+        for worker in self.idle:
+            worker.close()
+        self.idle = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def judge(self, source):
+        """The `Verdict` on one program text."""
+        return self.judge_many([source])[0]
+
+    def judge_many(self, sources):
+        """One `Verdict` per text, in order; equal texts are judged separately."""
+        baseline = self._run(BASELINE).cpu_seconds
+        verdicts = self.pool.map(self._run, sources)
+        return [replace(v, speedup=baseline / v.cpu_seconds) if v.correct else v for v in verdicts]
+
+    def _run(self, source):
+        worker = self.idle.pop()
+        try:
+            return self._examine(worker, source)
+        except OSError as error:
+            worker.close()
+            worker = _Worker()
+            return Verdict(reason=f"the sandbox had to be restarted: {error}")
+        finally:
+            self.idle.append(worker)
+
+    def _examine(self, worker, source):
+        child = _Child(worker, source.encode("utf-8", "surrogatepass"), time.monotonic() + DEADLINE)
+        reached = Verdict()
+        try:
+            kind, reason = child.status()
+            reached = replace(reached, parsed=kind != b"S", pure=kind in (b"R", b"X"))
+            if kind != b"R":
+                return replace(reached, reason=reason)
+            return self._check(child, reached)
+        except _Gone as gone:
+            return replace(reached, reason=str(gone))
+        finally:
+            child.close(worker)
+
+    def _check(self, child, reached):
+        seconds = []
+        for a, b, exact, timed in self._inputs():
+            c, cpu, reason = child.multiply(a, b)
+            if c is None:
+                return replace(reached, reason=reason)
+            if not is_product(c, a, b, exact):
+                shapes = f"{a.shape[0]}x{a.shape[1]} times {b.shape[0]}x{b.shape[1]}"
+                return replace(reached, ran=True, reason=f"wrong product for {shapes}")
+            if timed:
+                seconds.append(cpu)
+        return replace(reached, ran=True, correct=True, cpu_seconds=median(seconds))
+
+    def _inputs(self):
+        """Fresh matrices for each call: `(a, b, exact, timed)`."""
+        for call, (sizes, timed) in enumerate(CALLS):
+            n, k, m = self.rng.integers(*sizes, 3)
+            exact = call % 2 == 0
+            draw = self._integers if exact else self.rng.standard_normal
+            yield draw((n, k)), draw((k, m)), exact, timed
+
+    def _integers(self, shape):
+        return self.rng.integers(-1000, 1000, shape).astype(np.float64)  # sums stay below 2^53

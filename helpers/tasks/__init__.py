@@ -1,0 +1,53 @@
+"""Prompts, answers and data sets, drawn from generators; nothing is downloaded."""
+
+import random
+
+from helpers.runtime import UserError, did_you_mean
+from helpers.tasks.math import draw_problem
+from helpers.tasks.matmul import WISHES, draw_prompt
+from helpers.tasks.programs import draw_program
+from helpers.tasks.split import is_heldout
+
+TASKS = ("matmul", "math")
+SPLITS = ("train", "heldout")
+
+
+def load_task(name, split="train", size=1000, seed=0):
+    """A `datasets.Dataset` of `size` different prompts.
+
+    name: "matmul" or "math". split: "train" or "heldout"; no text is in both.
+
+    Columns: prompt (one user message), answer (str: a correct program, or the integer),
+    task, id (unique), cluster (the wording or problem family, for clustered errors).
+    """
+    from datasets import Dataset
+
+    if name not in TASKS:
+        raise UserError(f"There is no task '{name}'{did_you_mean(name, TASKS)}: choose {' or '.join(TASKS)}.")
+    if split not in SPLITS:
+        raise UserError(f"There is no split '{split}': choose {' or '.join(SPLITS)}.")
+    rng, rows = random.Random(f"{name} {split} {seed}"), {}
+    draw = _matmul_row if name == "matmul" else _math_row
+    while len(rows) < size:
+        text, answer, cluster = draw(rng, split == "heldout")
+        if is_heldout(text) == (split == "heldout") and text not in rows:
+            item = {"prompt": [{"role": "user", "content": text}], "answer": answer, "task": name, "cluster": cluster}
+            rows[text] = {**item, "id": f"{name}-{split}-{len(rows)}"}
+    return Dataset.from_list(list(rows.values()))
+
+
+def _matmul_row(rng, heldout):
+    text, cluster, wish = draw_prompt(rng)
+    style = rng.choice(WISHES[wish]) if WISHES[wish] else None
+    program = draw_program(rng, style=style).source
+    while is_heldout(program) != heldout:
+        program = draw_program(rng, style=style).source
+    return text, program, cluster
+
+
+def _math_row(rng, heldout):
+    text, family, _, answer = draw_problem(rng)
+    return text, str(answer), family
+
+
+__all__ = ["load_task"]
