@@ -92,11 +92,17 @@ def get_profile(name="auto"):
         return name
     gpu, memory_gib = _gpu()
     if name == "auto":
-        fitting = [profile for profile in PROFILES.values() if profile.device == "cuda" and profile.needs_gib <= memory_gib]
+        fitting = [
+            profile for profile in PROFILES.values() if profile.device == "cuda" and profile.needs_gib <= memory_gib
+        ]
         if fitting:
             return replace(fitting[-1], why=f"The {gpu} has {memory_gib:.0f} GiB.")
         smallest = min(profile.needs_gib for profile in PROFILES.values() if profile.needs_gib)
-        why = f"The {gpu} has {memory_gib:.1f} GiB and gpt-oss-20b needs {smallest:.0f} in this version" if gpu else "There is no GPU"
+        why = (
+            f"The {gpu} has {memory_gib:.1f} GiB and gpt-oss-20b needs {smallest:.0f} in this version"
+            if gpu
+            else "There is no GPU"
+        )
         return replace(PROFILES["tiny"], why=f"{why}, so this is the embedded model.")
     profile = named_profile(name)
     if profile.device == "cuda" and not gpu:
@@ -115,7 +121,9 @@ def get_profile(name="auto"):
 def named_profile(name):
     """The `Profile` of that name, whatever machine this is. Raises UserError for an unknown name."""
     if name not in PROFILES:
-        raise UserError(f"There is no profile '{name}'{did_you_mean(name, PROFILES)}: choose auto, {', '.join(PROFILES)}.")
+        raise UserError(
+            f"There is no profile '{name}'{did_you_mean(name, PROFILES)}: choose auto, {', '.join(PROFILES)}."
+        )
     return PROFILES[name]
 
 
@@ -194,7 +202,9 @@ def run_folder(path=""):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"Cannot write to the run folder {folder} ({error}): set RUN_DIR to one you may write to.") from error
+        raise UserError(
+            f"Cannot write to the run folder {folder} ({error}): set RUN_DIR to one you may write to."
+        ) from error
     return folder
 
 
@@ -218,7 +228,9 @@ def install(quiet=True):
         command = [sys.executable, "-m", "pip", "install", *(["-q"] if quiet else []), "-c", constraints.name]
         result = subprocess.run([*command, *map(str, missing)])
     if result.returncode:
-        raise UserError(f"pip could not install {', '.join(map(str, missing))}: see its message above, then run this cell again.")
+        raise UserError(
+            f"pip could not install {', '.join(map(str, missing))}: see its message above, then run this cell again."
+        )
     return [str(r) for r in missing]
 
 

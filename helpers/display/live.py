@@ -1,6 +1,7 @@
 """Shows a training run while it runs."""
 
 import html
+import os
 import sys
 import time
 
@@ -28,7 +29,7 @@ class LiveView:
         self.interactive = _has_front_end()
 
     def on_log(self, args, state, control, logs, completions):
-        self.first = self.first or (state.global_step - 1)
+        self.first = state.global_step - 1 if self.first is None else self.first
         if self.interactive:
             self._show(state, completions)
         elif state.global_step % self.every == 0 or state.global_step in (1, state.max_steps):
@@ -51,7 +52,9 @@ class LiveView:
         rows = state.log_history[-10:]
         head = "".join(f"<th>{heading}</th>" for heading in ["step"] + [column[1] for column in columns])
         body = "".join(
-            f"<tr><td>{row['step']}</td>" + "".join(f"<td>{form.format(row[name])}</td>" for name, _, form in columns) + "</tr>"
+            f"<tr><td>{row['step']}</td>"
+            + "".join(f"<td>{form.format(row[name])}</td>" for name, _, form in columns)
+            + "</tr>"
             for row in rows
         )
         text = "\n".join(self._line(state, row) for row in rows[-1:])
@@ -68,9 +71,5 @@ class LiveView:
 
 
 def _has_front_end():
-    """Whether somebody watches a notebook: Colab or Jupyter, not papermill and not a terminal."""
-    import os
-
-    if "google.colab" in sys.modules:
-        return True
-    return "ipykernel" in sys.modules and not os.environ.get("PAPERMILL")
+    """Whether somebody may watch: a notebook kernel that was not started headlessly (`helpers.run`)."""
+    return "ipykernel" in sys.modules and not os.environ.get("HELPERS_HEADLESS")

@@ -6,7 +6,9 @@ INK, SOFT, GOOD, BAD, THIRD = "#1f2933", "#9aa5b1", "#1b7f5c", "#c2410c", "#3b5b
 def _figure(columns, rows=1, width=3.2, height=2.6):
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained"
+    )
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8, color=SOFT)
@@ -38,7 +40,10 @@ def plot_training(rows):
     panels = (
         ("reward", [("reward", "all", INK)] + [(name, name.split("/")[1], None) for name in parts]),
         ("share of completions", [("pass_rate", "correct", GOOD), ("cheat_rate", "cheating", BAD)]),
-        ("tokens a completion", [("completions/mean_length", "mean", INK), ("completions/max_length", "longest", SOFT)]),
+        (
+            "tokens a completion",
+            [("completions/mean_length", "mean", INK), ("completions/max_length", "longest", SOFT)],
+        ),
         ("entropy, nats a token", [("entropy", "", THIRD)]),
     )
     for axis, (title, lines) in zip(axes, panels):
@@ -55,7 +60,10 @@ def plot_training(rows):
 
 def _smooth(values, window=7):
     """Running mean over the last `window` values."""
-    return [sum(values[max(0, n - window + 1) : n + 1]) / len(values[max(0, n - window + 1) : n + 1]) for n in range(len(values))]
+    return [
+        sum(values[max(0, n - window + 1) : n + 1]) / len(values[max(0, n - window + 1) : n + 1])
+        for n in range(len(values))
+    ]
 
 
 def plot_comparison(report, base, tuned):
@@ -63,7 +71,10 @@ def plot_comparison(report, base, tuned):
     figure, axes = _figure(3)
     rates = (report["base_rate"], report["tuned_rate"])
     bounds = (report["base_interval"], report["tuned_interval"])
-    errors = [[rate - low for rate, (low, _) in zip(rates, bounds)], [high - rate for rate, (_, high) in zip(rates, bounds)]]
+    errors = [
+        [rate - low for rate, (low, _) in zip(rates, bounds)],
+        [high - rate for rate, (_, high) in zip(rates, bounds)],
+    ]
     axes[0].bar([0, 1], rates, color=[SOFT, GOOD], width=0.6, yerr=errors, capsize=4)
     axes[0].bar([2, 3], [report["base_cheat_rate"], report["tuned_cheat_rate"]], color=[SOFT, BAD], width=0.6)
     axes[0].set_xticks(range(4), ["base\ncorrect", "tuned\ncorrect", "base\ncheats", "tuned\ncheats"], fontsize=7)

@@ -4,5 +4,12 @@ from helpers.evaluation.compare import Report, compare, mcnemar_exact, paired_di
 from helpers.evaluation.records import evaluate, load_records, save_records
 
 __all__ = [
-    "Report", "compare", "evaluate", "load_records", "mcnemar_exact", "paired_difference", "save_records", "wilson_interval",
-]  # fmt: skip
+    "Report",
+    "compare",
+    "evaluate",
+    "load_records",
+    "mcnemar_exact",
+    "paired_difference",
+    "save_records",
+    "wilson_interval",
+]

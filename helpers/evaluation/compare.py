@@ -41,15 +41,16 @@ class Report:
         """The verdict in words, with its numbers."""
         low, high = self.difference_interval
         change = (
-            f"the tuned model passes {self.tuned_rate:.1%} of {self.items} held-out prompts and the base {self.base_rate:.1%}: "
-            f"{100 * self.difference:+.1f} points, 95 % interval [{100 * low:+.1f}, {100 * high:+.1f}], "
+            f"the tuned model passes {self.tuned_rate:.1%} of {self.items} held-out prompts and the base "
+            f"{self.base_rate:.1%}: {100 * self.difference:+.1f} points, "
+            f"95 % interval [{100 * low:+.1f}, {100 * high:+.1f}], "
             f"exact McNemar p = {self.p_value:.2g}"
         )
         meaning = {
             "win": "Win: it got better.",
             "regression": "Regression: it got worse.",
             "null": f"Null: no difference beyond {100 * MARGIN:.0f} points either way.",
-            "inconclusive": f"Inconclusive: {self.items} items show differences from {100 * self.smallest_visible:.0f} points on.",
+            "inconclusive": f"Inconclusive: {self.items} items show {100 * self.smallest_visible:.0f} points or more.",
         }
         return f"{meaning[self.verdict]} {change[0].upper()}{change[1:]}."
 
@@ -74,7 +75,7 @@ def paired_difference(gained, lost, items):
 
 
 def verdict_of(difference, interval, p_value):
-    """"win" or "regression" where the test rejects, "null" where the interval is within MARGIN."""
+    """ "win" or "regression" where the test rejects, "null" where the interval is within MARGIN."""
     if p_value < ALPHA:
         return "win" if difference > 0 else "regression"
     return "null" if -MARGIN < interval[0] and interval[1] < MARGIN else "inconclusive"

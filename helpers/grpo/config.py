@@ -1,8 +1,8 @@
 """Settings of a GRPO run, in TRL's names."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError
 
 LOSS_TYPES = ("dapo", "dr_grpo")
 SCALES = ("group", "batch", "none")
@@ -72,14 +72,5 @@ class GRPOConfig:
     def _nearest_batch(self):
         groups = max(1, round(self.generation_batch_size / self.num_generations))
         return f"a product of {groups * self.num_generations}"
-
-    @classmethod
-    def of(cls, **settings):
-        """`GRPOConfig(**settings)`, a misspelt name being one clear sentence."""
-        known = [field.name for field in fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise UserError(f"GRPOConfig has no setting '{name}'{did_you_mean(name, known)}.")
-        return cls(**settings)
 
     to_dict = asdict

@@ -59,11 +59,17 @@ def score(reward_funcs, columns, completions, trainer_state):
             **columns,
         )
         if len(values) != len(completions):
-            raise UserError(f"Reward '{function.__name__}' returned {len(values)} values for {len(completions)} completions.")
-        column = torch.tensor([float("nan") if value is None else float(value) for value in values], dtype=torch.float64)
+            raise UserError(
+                f"Reward '{function.__name__}' returned {len(values)} values for {len(completions)} completions."
+            )
+        column = torch.tensor(
+            [float("nan") if value is None else float(value) for value in values], dtype=torch.float64
+        )
         wrong = [v for v, x in zip(values, column.tolist()) if v is not None and not abs(x) < float("inf")]
         if wrong:
-            raise UserError(f"Reward '{function.__name__}' returned {wrong[0]}: return a finite number, or None for not applicable.")
+            raise UserError(
+                f"Reward '{function.__name__}' returned {wrong[0]}: return a finite number, or None for not applicable."
+            )
         rewards.append(column)
     return torch.stack(rewards, 1), logged
 

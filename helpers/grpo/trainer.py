@@ -106,7 +106,9 @@ class GRPOTrainer:
         params = SamplingParams(args.temperature, args.max_completion_length, seed=args.seed * 100_003 + step)
         completions = self.engine.generate(rows["prompt"], params, args.num_generations)
         generated = time.monotonic()
-        columns = {name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names}
+        columns = {
+            name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names
+        }
         rewards, logged = score(self.reward_funcs, columns, completions, self.state)
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
         seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
@@ -152,8 +154,12 @@ class GRPOTrainer:
         kept = [not (args.mask_truncated_completions and c.finish_reason == "length") for c in completions]
         tokens = sum(len(c.token_ids) for c, keep in zip(completions, kept) if keep)
         normalizer = loss_normalizer(args.loss_type, tokens, len(completions), args.max_completion_length)
-        order = sorted(range(len(completions)), key=lambda n: len(completions[n].prompt_ids) + len(completions[n].token_ids))
-        sums = dict.fromkeys(("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference"), 0.0)
+        order = sorted(
+            range(len(completions)), key=lambda n: len(completions[n].prompt_ids) + len(completions[n].token_ids)
+        )
+        sums = dict.fromkeys(
+            ("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference"), 0.0
+        )
         for start in range(0, len(order), args.per_device_train_batch_size):
             chosen = order[start : start + args.per_device_train_batch_size]
             batch = [completions[n] for n in chosen]
@@ -199,5 +205,9 @@ class GRPOTrainer:
 
     def _save(self, generation):
         args = self.args
-        state = {"step": self.state.global_step, "settings": self._settings(), "generation": generation and generation.to_dict()}
+        state = {
+            "step": self.state.global_step,
+            "settings": self._settings(),
+            "generation": generation and generation.to_dict(),
+        }
         save_checkpoint(args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit)

@@ -9,6 +9,7 @@ which is how a kernel without sinks can serve (gpt-oss model card, 2025, section
 """
 
 import math
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -88,9 +89,13 @@ def sink_attention(q, k, v, sinks, mask, *, scale, backend="auto", return_lse=Fa
     Returns: [B, Hq, Q, D] in q's dtype. A query that may see no key gets zeros.
     """
     if q.shape[1] % k.shape[1] or k.shape != v.shape or sinks.shape != (q.shape[1],):
-        raise ValueError(f"heads do not match: q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}, sinks {list(sinks.shape)}")
+        raise ValueError(
+            f"heads do not match: q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}, sinks {list(sinks.shape)}"
+        )
     if (q.shape[0], q.shape[2], k.shape[2]) != (mask.batch, mask.q_len, mask.kv_len):
-        raise ValueError(f"mask is for [{mask.batch}, {mask.q_len}, {mask.kv_len}], q is {list(q.shape)}, k {list(k.shape)}")
+        raise ValueError(
+            f"mask is for [{mask.batch}, {mask.q_len}, {mask.kv_len}], q is {list(q.shape)}, k {list(k.shape)}"
+        )
     if backend == "auto":
         backend = "eager" if mask.q_len == 1 and not q.is_cuda else "sdpa"
     if backend not in BACKENDS:
@@ -148,12 +153,11 @@ def _flex_cuda(q, k, v, mask, scale):
     return _compiled_flex()(q, k, v, block_mask=mask.block_mask(), scale=scale, enable_gqa=True, return_lse=True)
 
 
-def _compiled_flex(cache=[]):
-    if not cache:
-        from torch.nn.attention.flex_attention import flex_attention
+@cache
+def _compiled_flex():
+    from torch.nn.attention.flex_attention import flex_attention
 
-        cache.append(torch.compile(flex_attention))
-    return cache[0]
+    return torch.compile(flex_attention)
 
 
 def _flex_cpu(q, k, v, mask, scale):

@@ -26,8 +26,7 @@ def token_logprobs(hidden, head_weight, token_ids, *, temperature=1.0, chunk=102
 
     flat, ids = hidden.flatten(0, -2), token_ids.flatten()
     parts = [
-        checkpoint(one, flat[n : n + chunk], ids[n : n + chunk], use_reentrant=False)
-        for n in range(0, len(ids), chunk)
+        checkpoint(one, flat[n : n + chunk], ids[n : n + chunk], use_reentrant=False) for n in range(0, len(ids), chunk)
     ]
     logprobs, entropy = (torch.cat(column).view(token_ids.shape) for column in zip(*parts))
     return logprobs, entropy

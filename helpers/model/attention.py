@@ -34,7 +34,13 @@ def attention_mask(
     if attention_mask is not None and not bool(attention_mask.all()):
         left_pad = (attention_mask.long().argmax(1) - kv_offset).clamp(min=0)
     return AttentionMask(
-        batch_size, q_length, kv_length, window=local_size, left_pad=left_pad, q_offset=q_offset - kv_offset, device=device
+        batch_size,
+        q_length,
+        kv_length,
+        window=local_size,
+        left_pad=left_pad,
+        q_offset=q_offset - kv_offset,
+        device=device,
     )
 
 

@@ -13,7 +13,9 @@ def find_folder(path):
     if folder.is_dir():
         return folder
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) or str(path).startswith((".", "/", "~")):
-        raise UserError(f"There is no folder {path}: give a folder that holds config.json and *.safetensors, or a hub id.")
+        raise UserError(
+            f"There is no folder {path}: give a folder that holds config.json and *.safetensors, or a hub id."
+        )
     from huggingface_hub import snapshot_download
 
     try:
@@ -32,7 +34,9 @@ def read_config(folder):
     try:
         content = json.loads((Path(folder) / "config.json").read_text())
     except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?") from error
+        raise UserError(
+            f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?"
+        ) from error
     if content.get("model_type") != "gpt_oss":
         raise UserError(f"{folder} holds a {content.get('model_type')!r} model; only gpt-oss can be loaded.")
     return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})

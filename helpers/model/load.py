@@ -69,7 +69,9 @@ def build(folder, config, dtype, device, dense):
             raise UserError(f"{name} in {folder} has shape {list(tensor.shape)}; its config.json says {list(shape)}.")
         set_module_tensor_to_device(model, name, device, value=tensor, dtype=dtype)
     if expected:
-        raise UserError(f"{folder} lacks {len(expected)} tensors, among them {min(expected)}: is the download complete?")
+        raise UserError(
+            f"{folder} lacks {len(expected)} tensors, among them {min(expected)}: is the download complete?"
+        )
     model.to(device)
     model.requires_grad_(False)
     if dense == "nf4":
@@ -95,11 +97,15 @@ def quantize_attention(model, dtype):
     try:
         import bitsandbytes as bnb
     except ImportError as error:
-        raise UserError("dense='nf4' needs bitsandbytes: pip install bitsandbytes, or load with dense='fp32'.") from error
+        raise UserError(
+            "dense='nf4' needs bitsandbytes: pip install bitsandbytes, or load with dense='fp32'."
+        ) from error
     for layer in model.model.layers:
         for name in ATTENTION_PROJECTIONS:
             linear = getattr(layer.self_attn, name)
-            packed = bnb.nn.Linear4bit(linear.in_features, linear.out_features, True, dtype, quant_type="nf4", device="meta")
+            packed = bnb.nn.Linear4bit(
+                linear.in_features, linear.out_features, True, dtype, quant_type="nf4", device="meta"
+            )
             packed.weight = bnb.nn.Params4bit(linear.weight.data, requires_grad=False, quant_type="nf4", module=packed)
             packed.bias = nn.Parameter(linear.bias.data, requires_grad=False)
             # With it, one forward without gradients repacks the weight and cuts the gradient for good.
@@ -112,5 +118,7 @@ def load_adapter(model, folder):
     from peft import PeftModel
 
     if not (Path(folder) / "adapter_config.json").is_file():
-        raise UserError(f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json.")
+        raise UserError(
+            f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
+        )
     return PeftModel.from_pretrained(model, str(folder))

@@ -26,8 +26,9 @@ class MemoryPlan:
         """Raise UserError if the plan does not fit the device."""
         if self.available is not None and self.total > self.available:
             raise UserError(
-                f"Profile '{self.profile}' needs {self.total / GIB:.1f} GiB of GPU memory and {self.available / GIB:.1f} are "
-                "there: choose a smaller profile, or PROFILE = 'tiny' for the embedded model on the CPU."
+                f"Profile '{self.profile}' needs {self.total / GIB:.1f} GiB of GPU memory and "
+                f"{self.available / GIB:.1f} are there: choose a smaller profile, or PROFILE = 'tiny' for the embedded "
+                "model on the CPU."
             )
 
     def rows(self):
@@ -55,7 +56,9 @@ def memory_plan(profile, batch=None, length=None, config=None):
     experts = layers * config.num_local_experts * 3 * h * config.intermediate_size
     attention = layers * h * (2 * q + 2 * kv)
     biases = layers * (config.num_local_experts * (3 * config.intermediate_size + 1 + h) + 2 * q + 2 * kv + 3 * h)
-    cached = [min(length, config.sliding_window) if kind == "sliding_attention" else length for kind in config.layer_types]
+    cached = [
+        min(length, config.sliding_window) if kind == "sliding_attention" else length for kind in config.layer_types
+    ]
     lora = layers * profile.lora_r * (2 * (h + q) + 2 * (h + kv))
     rows = profile.per_device_train_batch_size * length
     parts = {

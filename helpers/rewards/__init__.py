@@ -1,7 +1,21 @@
 """Scores completions. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
 from helpers.rewards.matmul import (
-    MATMUL_REWARDS, correctness_check, extract_code, function_works, judge, no_cheating, speed_check,
+    MATMUL_REWARDS,
+    correctness_check,
+    extract_code,
+    function_works,
+    judge,
+    no_cheating,
+    speed_check,
 )  # fmt: skip
 
-__all__ = ["MATMUL_REWARDS", "correctness_check", "extract_code", "function_works", "judge", "no_cheating", "speed_check"]
+__all__ = [
+    "MATMUL_REWARDS",
+    "correctness_check",
+    "extract_code",
+    "function_works",
+    "judge",
+    "no_cheating",
+    "speed_check",
+]

@@ -5,6 +5,7 @@ wrong one above every cheat, whatever the speed. A function that fails is worth 
 that runs, and speed counts only where the product is right.
 """
 
+import atexit
 import math
 import re
 
@@ -40,7 +41,9 @@ class Judge:
         reasons = finish_reasons or ["stop"] * len(completions)
         codes = [extract_code(completion, reason) for completion, reason in zip(completions, reasons, strict=True)]
         if codes != self.batch:
-            self.sandbox = self.sandbox or Sandbox()
+            if self.sandbox is None:
+                self.sandbox = Sandbox()
+                atexit.register(self.sandbox.close)
             judged = iter(self.sandbox.judge_many([code for code in codes if code is not None]))
             missing = Verdict(reason="no single fenced block of code in the final channel")
             self.verdicts = [missing if code is None else next(judged) for code in codes]

@@ -33,6 +33,7 @@ def matmul(A, B):
 """
 #: Each program answers these calls, in this order: the range that every size is drawn from, and whether it is timed.
 CALLS = (((2, 9), False),) * 3 + (((28, 29), True),) * 3 + (((48, 73), False),)
+BASELINE_EVERY = 16  # programs, for each run of the plain way among them
 DEADLINE = 3.0  # seconds that one program may take, loading included
 ULP = 2.0**-53
 
@@ -202,10 +203,30 @@ class Sandbox:
         return self.judge_many([source])[0]
 
     def judge_many(self, sources):
-        """One `Verdict` per text, in order; equal texts are judged separately."""
-        baseline = self._run(BASELINE).cpu_seconds
-        verdicts = self.pool.map(self._run, sources)
+        """One `Verdict` per text, in order; equal texts are judged separately.
+
+        The plain way runs among them, and its median time is what speed is measured against,
+        so that a machine that is busy or slow is so for both. Raises UserError if it fails.
+        """
+        queue = []
+        for place, source in enumerate(sources):
+            queue += [BASELINE, source] if place % BASELINE_EVERY == 0 else [source]
+        judged = list(self.pool.map(self._run, queue))
+        plain = judged[:: BASELINE_EVERY + 1]
+        verdicts = [verdict for place, verdict in enumerate(judged) if place % (BASELINE_EVERY + 1)]
+        failed = [verdict.reason for verdict in plain if not verdict.correct]
+        if failed:
+            raise UserError(f"The sandbox cannot judge: the plain program failed in it ({failed[0]}).")
+        baseline = median([verdict.cpu_seconds for verdict in plain] or [0.0])
         return [replace(v, speedup=baseline / v.cpu_seconds) if v.correct else v for v in verdicts]
+
+    def self_test(self):
+        """Raise UserError unless an honest program passes here and a wrong and a cheating one do not."""
+        wrong = BASELINE.replace("+=", "-=")
+        cheating = "def matmul(A, B):\n    import numpy\n    return (numpy.array(A) @ numpy.array(B)).tolist()"
+        verdicts = self.judge_many([BASELINE, wrong, cheating])
+        if [v.correct for v in verdicts] != [True, False, False] or verdicts[2].pure:
+            raise UserError(f"The sandbox judges wrongly on this machine: {verdicts}.")
 
     def _run(self, source):
         worker = self.idle.pop()

@@ -43,7 +43,10 @@ MODULES = {
     "math": _namespace(math, ("sumprod",)),
     "operator": _namespace(operator, ("attrgetter", "methodcaller")),
     "typing": types.SimpleNamespace(
-        **{n: getattr(typing, n) for n in ("Any", "Callable", "Iterable", "Iterator", "List", "Optional", "Sequence", "Tuple", "Union")}
+        **{
+            n: getattr(typing, n)
+            for n in ("Any", "Callable", "Iterable", "Iterator", "List", "Optional", "Sequence", "Tuple", "Union")
+        }
     ),
 }
 BUILTINS = (

@@ -9,7 +9,10 @@ FAMILIES = {
         "{name} has {a} {thing} and gets {b} more. How many {thing} does {name} have?",
         (2, 9), (2, 9), (0, 0), ("a+b",),
     ),
-    "less": ("{name} has {a} {thing} and gives away {b}. How many {thing} are left?", (7, 12), (2, 6), (0, 0), ("a-b",)),
+    "less": (
+        "{name} has {a} {thing} and gives away {b}. How many {thing} are left?",
+        (7, 12), (2, 6), (0, 0), ("a-b",),
+    ),
     "bags": ("{name} buys {a} bags with {b} {thing} each. How many {thing} is that?", (2, 5), (2, 6), (0, 0), ("a*b",)),
     "bags_and": (
         "{name} buys {a} bags with {b} {thing} each and finds {c} more. How many {thing} is that?",

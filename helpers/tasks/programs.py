@@ -94,7 +94,10 @@ def _loops(d):
     lines = [*d.header(), d.zeros(), *([zero] if reset == "outside" else [])]
     lines += [f"for {d.i} in {d.span(d.n)}:", *([f"    {zero}"] if reset == "row" else [])]
     lines += [f"    for {d.j} in {d.span(d.m)}:", *([f"        {zero}"] if reset == "inside" else [])]
-    lines += [f"        for {d.t} in {d.span(d.k)}:", f"            {d.s} {d.plus()} {d.a_item()} {d.times()} {d.b_item()}"]
+    lines += [
+        f"        for {d.t} in {d.span(d.k)}:",
+        f"            {d.s} {d.plus()} {d.a_item()} {d.times()} {d.b_item()}",
+    ]
     store = d.maybe("swap", f"{d.C}[{d.i}][{d.j}]", f"{d.C}[{d.j}][{d.i}]")
     return [*lines, f"        {store} = {d.s}", d.result()]
 
@@ -148,7 +151,9 @@ def _append_rows(d):
     reset = d.maybe("reset", "inside", "outside")
     lines = [f"{d.C} = []", *([clear] if reset == "outside" else []), f"for {row} in {d.slice_of('A')}:"]
     lines += [*([f"    {clear}"] if reset == "inside" else []), f"    for {j} in {d.span(m)}:"]
-    item = d.maybe("index", f"{row}[{t}] {d.times()} B[{t}][{j}]", f"{row}[{j}] * B[{t}][{j}]", f"{row}[{t}] * B[{j}][{t}]")
+    item = d.maybe(
+        "index", f"{row}[{t}] {d.times()} B[{t}][{j}]", f"{row}[{j}] * B[{t}][{j}]", f"{row}[{t}] * B[{j}][{t}]"
+    )
     lines += [f"        {line}.append(sum({item} for {t} in {d.span('len(B)')}))"]
     return [*lines, f"    {d.C}.{d.maybe('shape', 'append', 'extend')}({line})", d.result()]
 
@@ -169,14 +174,35 @@ def _axpy_rows(d):
 
 #: style name -> (body, what the analysis channel says of it)
 STYLES = {
-    "loops": (_loops, ("Three loops over rows, columns and the inner index.", "Use three nested loops and a running sum.")),
-    "axpy_loops": (_axpy_loops, ("Loop over rows, then add multiples of the rows of B.", "Nested loops, with the inner index in the middle.")),
-    "comprehension": (_comprehension, ("One list comprehension with an inner sum.", "Nested comprehensions over the indices.")),
-    "zip": (_zip_columns, ("Zip the columns of B and sum the products.", "Take rows of A against columns of B.")),
-    "map": (_map_mul, ("Map mul over each row and column.", "Use sum and map on rows and columns.")),
-    "append": (_append_rows, ("Build each row and append it.", "Append one sum for each column.")),
-    "axpy_rows": (_axpy_rows, ("Add multiples of the rows of B with zip.", "Keep a running row for each row of A.")),
-}  # fmt: skip
+    "loops": (
+        _loops,
+        ("Three loops over rows, columns and the inner index.", "Use three nested loops and a running sum."),
+    ),
+    "axpy_loops": (
+        _axpy_loops,
+        ("Loop over rows, then add multiples of the rows of B.", "Nested loops, with the inner index in the middle."),
+    ),
+    "comprehension": (
+        _comprehension,
+        ("One list comprehension with an inner sum.", "Nested comprehensions over the indices."),
+    ),
+    "zip": (
+        _zip_columns,
+        ("Zip the columns of B and sum the products.", "Take rows of A against columns of B."),
+    ),
+    "map": (
+        _map_mul,
+        ("Map mul over each row and column.", "Use sum and map on rows and columns."),
+    ),
+    "append": (
+        _append_rows,
+        ("Build each row and append it.", "Append one sum for each column."),
+    ),
+    "axpy_rows": (
+        _axpy_rows,
+        ("Add multiples of the rows of B with zip.", "Keep a running row for each row of A."),
+    ),
+}
 
 
 def _cheat(d, kind):

@@ -10,7 +10,7 @@ from helpers.tasks.matmul import WISHES, draw_prompt
 from helpers.tasks.programs import STYLES, draw_program
 from helpers.tasks.split import is_heldout
 
-FAULT_RATE = 0.06
+FAULT_RATE = 0.08
 CHEAT_RATE = 0.06
 MATH_SHARE = 0.4
 #: A wish in the prompt ("Use zip.") is followed this often.

@@ -22,8 +22,9 @@ from helpers.tiny.corpus import draw_conversation
 from helpers.tiny.tokenizer import VOCAB_SIZE, build_tokenizer
 
 CHECKPOINT = Path(__file__).with_name("checkpoint")
-STEPS, BATCH, POOL = 3200, 8, 16  # sequences a step; batches sorted by length together
-LEARNING_RATE, MUON_LEARNING_RATE, WARMUP = 3e-3, 2e-2, 100
+STEPS, BATCH, POOL = 3000, 8, 16  # sequences a step; batches sorted by length together
+LEARNING_RATE, MUON_LEARNING_RATE, WARMUP = 1.5e-3, 1e-2, 100
+PROMPT_WEIGHT = 0.2  # of a prompt token's loss; random names and sizes teach little
 MXFP4_FROM = 0.7  # of the steps: from here on the experts are trained through their rounding
 INIT_STD = 0.06  # about 1 / sqrt(2 * hidden size)
 EOS = {"endoftext": VOCAB_SIZE - 15, "return": VOCAB_SIZE - 12, "call": VOCAB_SIZE - 2}
@@ -52,7 +53,9 @@ CONFIG = {
     "output_router_logits": False,
     "pad_token_id": EOS["endoftext"],
     "quantization_config": {
-        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head",
+        ],
         "quant_method": "mxfp4",
     },
     "rms_norm_eps": 1e-05,
@@ -62,7 +65,7 @@ CONFIG = {
     },
     "rope_theta": 150000,
     "router_aux_loss_coef": 0.9,
-    "sliding_window": 64,
+    "sliding_window": 128,
     "swiglu_limit": 7.0,
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
@@ -106,19 +109,26 @@ class Batches:
         self.tokenizer, self.rng, self.batches = tokenizer, random.Random(seed), []
 
     def encode(self):
+        """One conversation: `(ids [T], weights [T])`, the prompt's tokens weighing less."""
         messages, effort = draw_conversation(self.rng)
-        text = self.tokenizer.apply_chat_template(messages, reasoning_effort=effort, tokenize=False)
-        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+        def ids_of(talk, **kwargs):
+            text = self.tokenizer.apply_chat_template(talk, reasoning_effort=effort, tokenize=False, **kwargs)
+            return self.tokenizer(text, add_special_tokens=False).input_ids
+
+        ids, prompt = ids_of(messages), ids_of(messages[:-1], add_generation_prompt=True)
+        weights = torch.ones(len(ids))
+        weights[: len(prompt)] = PROMPT_WEIGHT
+        return torch.tensor(ids), weights
 
     def next(self):
         if not self.batches:
-            rows = sorted((self.encode() for _ in range(BATCH * POOL)), key=len)
+            rows = sorted((self.encode() for _ in range(BATCH * POOL)), key=lambda row: len(row[0]))
             self.batches = [rows[n : n + BATCH] for n in range(0, len(rows), BATCH)]
             self.rng.shuffle(self.batches)
-        rows = [torch.tensor(row) for row in self.batches.pop()]
-        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=EOS["endoftext"])
-        weights = nn.utils.rnn.pad_sequence([torch.ones(len(row)) for row in rows], batch_first=True)
-        return ids, weights
+        ids, weights = zip(*self.batches.pop())
+        pad = nn.utils.rnn.pad_sequence
+        return pad(ids, batch_first=True, padding_value=EOS["endoftext"]), pad(weights, batch_first=True)
 
 
 def optimizers(model):
@@ -200,7 +210,8 @@ def main():
     model = new_model(args.seed)
     tokenizer = build_tokenizer(
         [m[part] for messages, _ in talks for m in messages for part in ("content", "thinking") if part in m]
-        + ["You are a tiny gpt-oss.\n\nReasoning: low medium high\n\n# Valid channels: analysis, commentary, final."] * 500
+        + ["You are a tiny gpt-oss.\n\nReasoning: low medium high\n\n# Valid channels: analysis, commentary, final."]
+        * 500
         + ["system developer user assistant", "# Instructions"] * 500
         + [str(number) for number in range(100)] * 200  # one token each, as in the released vocabulary
     )
