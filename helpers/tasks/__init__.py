@@ -1,11 +1,12 @@
 """Prompts, answers and data sets, drawn from generators; nothing is downloaded."""
 
 import random
+from itertools import count
 
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.math import draw_problem
 from helpers.tasks.matmul import WISHES, draw_prompt
-from helpers.tasks.programs import draw_program
+from helpers.tasks.programs import STYLES, draw_program
 from helpers.tasks.split import is_heldout
 
 TASKS = ("matmul", "math")
@@ -38,11 +39,12 @@ def load_task(name, split="train", size=1000, seed=0):
 
 def _matmul_row(rng, heldout):
     text, cluster, wish = draw_prompt(rng)
-    style = rng.choice(WISHES[wish]) if WISHES[wish] else None
-    program = draw_program(rng, style=style).source
-    while is_heldout(program) != heldout:
-        program = draw_program(rng, style=style).source
-    return text, program, cluster
+    for attempt in count():
+        # a style with few variants may have none on this side of the split: then any style serves
+        styles = WISHES[wish] if WISHES[wish] and attempt < 50 else tuple(STYLES)
+        program = draw_program(rng, style=rng.choice(styles)).source
+        if is_heldout(program) == heldout:
+            return text, program, cluster
 
 
 def _math_row(rng, heldout):

@@ -1,0 +1,158 @@
+"""Run the five notebooks in order, headlessly: `python -m helpers.run` (`make run`)."""
+
+import argparse
+import ast
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from helpers.display import text_table
+from helpers.runtime import ROOT, UserError, did_you_mean, get_profile, run_folder, write_whole
+
+NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
+
+
+def source_of(name):
+    return ROOT / "notebooks" / f"{name}.ipynb"
+
+
+def known_parameters():
+    """notebook -> names in its cell tagged `parameters`."""
+    from papermill import inspect_notebook
+
+    return {name: set(inspect_notebook(str(source_of(name)))) for name in NOTEBOOKS}
+
+
+def read_parameters(pairs):
+    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; values are Python literals, or else text.
+
+    Raises UserError for what is no such pair, and for a name that no notebook has.
+    """
+    known, parameters = sorted(set().union(*known_parameters().values())), {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"'{pair}' is not a parameter: write NAME=value, such as MAX_STEPS=10.")
+        if name not in known:
+            raise UserError(
+                f"No notebook has a parameter '{name}'{did_you_mean(name, known)}: there are {', '.join(known)}."
+            )
+        try:
+            parameters[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parameters[name] = value
+    return parameters
+
+
+class Progress:
+    """Says which cell runs, and passes on what a training step prints."""
+
+    def __init__(self, name, cells):
+        self.name, self.part, self.heading = name, "", ""
+        self.code = [n for n, cell in enumerate(cells) if cell.cell_type == "code"]
+        self.headings = []
+        for cell in cells:
+            if cell.cell_type == "markdown" and cell.source.startswith("#"):
+                self.heading = cell.source.splitlines()[0].strip("# ")
+            self.headings.append(self.heading)
+
+    def cell_started(self, cell, cell_index):
+        if cell.cell_type == "code":
+            place = f"cell {self.code.index(cell_index) + 1}/{len(self.code)}"
+            print(f"{self.name:<13}{place:<12}{self.headings[cell_index]}", flush=True)
+
+    def write(self, text):
+        """Take a cell's output as a file would; only whole lines that begin with "step" are shown."""
+        *lines, self.part = (self.part + text).split("\n")
+        for line in lines:
+            if line.startswith("step "):
+                print(f"{'':<13}{line}", flush=True)
+
+    def flush(self):
+        """Nothing is held back that should be shown."""
+
+
+def run_notebook(name, folder, parameters):
+    """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails."""
+    import nbformat
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
+    from papermill.parameterize import parameterize_notebook
+
+    output = folder / f"{name}.ipynb"
+    progress = Progress(name, parameterize_notebook(nbformat.read(source_of(name), 4), parameters).cells)
+    try:
+        execute_notebook(
+            str(source_of(name)),
+            str(output),
+            parameters=parameters,
+            cwd=str(ROOT),
+            progress_bar=False,
+            stdout_file=progress,
+            on_cell_start=progress.cell_started,
+        )
+    except PapermillExecutionError as error:
+        reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
+        raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
+    finally:
+        if output.exists():
+            write_html(output)
+
+
+def write_html(path):
+    """The executed notebook as one HTML file beside it."""
+    from nbconvert import HTMLExporter
+
+    page, _ = HTMLExporter().from_filename(str(path))
+    write_whole(path.with_suffix(".html"), page)
+
+
+def summary(folder, minutes):
+    """The closing table, from what 05_evaluate wrote."""
+    report = json.loads((folder / "report.json").read_text())
+
+    def share(rate, interval):
+        return f"{rate:.1%}  [{interval[0]:.1%}, {interval[1]:.1%}]"
+
+    return text_table(
+        [
+            ("base pass rate [95 %]", share(report["base_rate"], report["base_interval"])),
+            ("tuned pass rate [95 %]", share(report["tuned_rate"], report["tuned_interval"])),
+            ("difference", f"{100 * report['difference']:+.1f} points on {report['items']} held-out prompts"),
+            ("McNemar exact p", f"{report['p_value']:.2g}"),
+            ("verdict", report["verdict"]),
+            ("cheating", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
+            ("minutes", f"{minutes:.1f}"),
+            ("report", str((folder / "05_evaluate.html").resolve())),
+        ]
+    )
+
+
+def main(arguments=None):
+    """Returns the exit status: 0, or 1 after one sentence on what went wrong."""
+    parser = argparse.ArgumentParser(prog="make run", description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", default="auto")
+    parser.add_argument("--name", default="", help="folder under runs/ (default: the time)")
+    parser.add_argument("parameters", nargs="*", help="NAME=value, for the notebooks that have NAME")
+    args = parser.parse_args(arguments)
+    started = time.monotonic()
+    try:
+        profile = get_profile(args.profile)
+        given = {"PROFILE": args.profile, **read_parameters(args.parameters)}
+        folder = run_folder(ROOT / "runs" / (args.name or time.strftime("%Y-%m-%d_%H-%M-%S")))
+        given["RUN_DIR"] = str(folder)
+        print(f"{profile}\nWriting to {folder}", flush=True)
+        os.environ["HELPERS_HEADLESS"] = "1"
+        for name, parameters in known_parameters().items():
+            run_notebook(name, folder, {key: value for key, value in given.items() if key in parameters})
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    print("\n" + summary(Path(folder), (time.monotonic() - started) / 60))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
