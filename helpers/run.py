@@ -50,13 +50,13 @@ class Progress:
     """Says which cell runs, and passes on what a training step prints."""
 
     def __init__(self, name, cells):
-        self.name, self.part, self.heading = name, "", ""
+        self.name, self.part, heading = name, "", ""
         self.code = [n for n, cell in enumerate(cells) if cell.cell_type == "code"]
         self.headings = []
         for cell in cells:
-            if cell.cell_type == "markdown" and cell.source.startswith("#"):
-                self.heading = cell.source.splitlines()[0].strip("# ")
-            self.headings.append(self.heading)
+            lines = cell.source.splitlines() if cell.cell_type == "markdown" else []
+            heading = next((line.strip("# ") for line in reversed(lines) if line.startswith("#")), heading)
+            self.headings.append(heading)
 
     def cell_started(self, cell, cell_index):
         if cell.cell_type == "code":
@@ -76,13 +76,13 @@ class Progress:
 
 def run_notebook(name, folder, parameters):
     """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails."""
-    import nbformat
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
+    from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
     output = folder / f"{name}.ipynb"
-    progress = Progress(name, parameterize_notebook(nbformat.read(source_of(name), 4), parameters).cells)
+    progress = Progress(name, parameterize_notebook(load_notebook_node(str(source_of(name))), parameters).cells)
     try:
         execute_notebook(
             str(source_of(name)),
@@ -92,6 +92,7 @@ def run_notebook(name, folder, parameters):
             progress_bar=False,
             stdout_file=progress,
             on_cell_start=progress.cell_started,
+            extra_arguments=["--log-level=40"],  # the kernel would warn that it talks to this process by TCP
         )
     except PapermillExecutionError as error:
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"

@@ -1,6 +1,7 @@
 """Where am I: profiles, versions, files written whole, and errors that say what to do."""
 
 import difflib
+import logging
 import os
 import platform
 import shutil
@@ -15,6 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "numpy")
+
+
+# bitsandbytes reports at import that an optional kernel for 4-bit products on the CPU is not there.
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 class UserError(ValueError):
@@ -41,12 +46,14 @@ class Profile:
     dense: str
     lora_r: int
     lora_alpha: int
+    lora_targets: tuple
     learning_rate: float
     num_generations: int
     generation_batch_size: int
     per_device_train_batch_size: int
     max_completion_length: int
     max_steps: int
+    reasoning_effort: str = "low"
     why: str = ""
 
     @property
@@ -54,30 +61,33 @@ class Profile:
         return "cuda" if self.needs_gib else "cpu"
 
     def __str__(self):
-        return f"profile {self.name}: {self.model}, {self.dtype} on {self.device}. {self.why}".strip()
+        model = self.model.removeprefix(f"{ROOT}/")
+        return f"profile {self.name}: {model}, {self.dtype} on {self.device}. {self.why}".strip()
 
 
 RELEASED = "openai/gpt-oss-20b"
 _TINY = Profile(
     name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", dense="nf4",
-    lora_r=8, lora_alpha=16, learning_rate=1e-3, num_generations=8, generation_batch_size=64,
-    per_device_train_batch_size=16, max_completion_length=200, max_steps=60,
+    lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=1e-3,
+    num_generations=8, generation_batch_size=64, per_device_train_batch_size=16,
+    max_completion_length=200, max_steps=40,
 )  # fmt: skip
 _T4 = replace(
-    _TINY, name="t4", model=RELEASED, needs_gib=42, dtype="float16", lora_r=4, lora_alpha=8, learning_rate=5e-5,
+    _TINY, name="t4", model=RELEASED, needs_gib=43, dtype="float16", lora_r=4, lora_alpha=8,
+    lora_targets=("attention",), learning_rate=5e-5,
     generation_batch_size=8, per_device_train_batch_size=1, max_completion_length=768, max_steps=100,
 )  # fmt: skip
 _A100 = replace(
-    _T4, name="a100", needs_gib=62, dtype="bfloat16", dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
+    _T4, name="a100", needs_gib=55, dtype="bfloat16", dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
     generation_batch_size=32, max_completion_length=4096,
 )  # fmt: skip
 #: Smallest first. On a GPU this version unpacks the experts to 16 bits, hence `needs_gib`.
 PROFILES = {
     "tiny": _TINY,
     "t4": _T4,
-    "l4": replace(_T4, name="l4", dtype="bfloat16", generation_batch_size=16, max_completion_length=1024),
+    "l4": replace(_T4, name="l4", needs_gib=44, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024),
     "a100": _A100,
-    "h100": replace(_A100, name="h100", generation_batch_size=64),
+    "h100": replace(_A100, name="h100", needs_gib=58, generation_batch_size=64),
 }
 
 

@@ -1,6 +1,7 @@
 """Group Relative Policy Optimization."""
 
+from helpers.grpo.checkpoint import read_metrics
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.trainer import GRPOTrainer
 
-__all__ = ["GRPOConfig", "GRPOTrainer"]
+__all__ = ["GRPOConfig", "GRPOTrainer", "read_metrics"]

@@ -64,6 +64,23 @@ class GRPOConfig:
         if self.temperature <= 0:
             raise UserError(f"temperature must be positive, the policy is what is sampled; got {self.temperature}.")
 
+    @classmethod
+    def for_profile(cls, profile, output_dir, **settings):
+        """The profile's defaults; `settings` that are not None replace them."""
+        micro = min(profile.per_device_train_batch_size, profile.generation_batch_size)
+        defaults = {
+            "max_steps": profile.max_steps,
+            "learning_rate": profile.learning_rate,
+            "lr_scheduler_type": "constant",
+            "num_generations": profile.num_generations,
+            "per_device_train_batch_size": micro,
+            "gradient_accumulation_steps": profile.generation_batch_size // micro,
+            "max_completion_length": profile.max_completion_length,
+            "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
+        }
+        given = {name: value for name, value in settings.items() if value is not None}
+        return cls(output_dir, **{**defaults, **given})
+
     @property
     def generation_batch_size(self):
         """Completions of one generation."""

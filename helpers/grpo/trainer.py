@@ -63,6 +63,7 @@ class GRPOTrainer:
         self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
         self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
         self.state = TrainerState(max_steps=args.max_steps)
+        self.last_completions = []  # of the last step, as the callbacks get them
 
     def train(self, resume_from_checkpoint=None):
         """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
@@ -183,9 +184,9 @@ class GRPOTrainer:
 
     def _notify(self, logs, generation):
         self.state.log_history.append(logs)
-        rows = records(generation, self.reward_names, self.advantages(generation))
+        self.last_completions = records(generation, self.reward_names, self.advantages(generation))
         for callback in self.callbacks:
-            callback.on_log(self.args, self.state, None, logs=logs, completions=rows)
+            callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
 
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint."""

@@ -1,5 +1,8 @@
 """LoRA through PEFT, with the trainable set checked."""
 
+import hashlib
+import warnings
+
 import torch
 from peft import LoraConfig, get_peft_model
 
@@ -28,7 +31,9 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
         chosen.update(TARGETS[target])
     config = LoraConfig(r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **chosen)
     try:
-        adapted = get_peft_model(model, config)
+        with warnings.catch_warnings():  # PEFT 0.21 asks transformers 5.23 for something by its old name
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+            adapted = get_peft_model(model, config)
     except ValueError as error:
         raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {error}") from error
     check_trainable(adapted, targets)
@@ -38,6 +43,16 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
 def trainable_parameters(model):
     """name -> number of trainable parameters."""
     return {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def weights_digest(model):
+    """SHA-256 over every frozen tensor, so that a change of a single bit shows."""
+    digest = hashlib.sha256()
+    frozen = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
+    for name, tensor in sorted({**frozen, **dict(model.named_buffers())}.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def check_trainable(model, targets=()):

@@ -1,0 +1,150 @@
+"""Exploits and honest programs gathered from published reward functions and from our own attacks."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers import Sandbox
+from helpers.sandbox.sandbox import BASELINE, is_product
+from helpers.sandbox.worker import load
+
+HERE = Path(__file__).parent
+EXPLOITS = json.loads((HERE / "exploits.json").read_text())
+HONEST = json.loads((HERE / "honest.json").read_text())
+#: Honest programs with something odd around them that does nothing here: printing goes nowhere,
+#: and the source is read as UTF-8 whatever its first line says.
+HARMLESS = {"I09", "K10"}
+#: `eval` is refused even where it is meant well.
+REFUSED = {"exec_unroll"}
+
+
+@pytest.fixture(scope="module")
+def verdicts(sandbox, tmp_path_factory):
+    """id -> verdict on every exploit, judged together as a batch of completions would be."""
+    canary = tmp_path_factory.mktemp("canary")
+    sources = [exploit["src"].replace("@CANARY@", str(canary)) for exploit in EXPLOITS]
+    judged = dict(zip([exploit["id"] for exploit in EXPLOITS], sandbox.judge_many(sources)))
+    assert not list(canary.iterdir()), "a program wrote a file"
+    return judged
+
+
+@pytest.mark.parametrize("exploit", EXPLOITS, ids=lambda exploit: exploit["id"])
+def test_no_exploit_pays(verdicts, exploit):
+    """88 of 132 such programs earn a reward in the incumbent's notebook of November 2025."""
+    assert verdicts[exploit["id"]].correct == (exploit["id"] in HARMLESS), exploit["idea"]
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_programs_pass(sandbox, name):
+    """A sandbox that refuses honest code teaches the policy to fear it."""
+    verdict = sandbox.judge(HONEST[name])
+    assert verdict.correct == (name not in REFUSED), verdict.reason
+
+
+def test_a_hostile_neighbour_changes_nothing(sandbox):
+    """Verdicts of honest programs do not depend on who is judged beside them."""
+    hostile = [exploit["src"] for exploit in EXPLOITS if exploit["group"] in ("resource", "concur", "escape")]
+    mixed = [program for pair in zip(hostile, [BASELINE] * len(hostile)) for program in pair]
+    assert all(verdict.correct for verdict in sandbox.judge_many(mixed)[1::2])
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def matmul(A, B):\n  while True: pass", "out of time"),
+        ("def matmul(A, B):\n  return [[0.0] * 10**11]", "Memory"),
+        ("def matmul(A, B):\n  return matmul(A, B)", "Recursion"),
+        ("def matmul(A, B) return", "SyntaxError"),
+        ("x = 1", "does not define a function matmul"),
+        ("import numpy\ndef matmul(A, B): pass", "numpy is not pure Python"),
+        ("def matmul(A, B):\n  return None", "list of"),
+        ("def matmul(A, B):\n  return [[float('nan')] * len(B[0]) for _ in A]", "wrong product"),
+        ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "bool"),
+        ("def matmul(A, B):\n  return [[10**400] * len(B[0]) for _ in A]", "Overflow"),
+        ("def matmul(A, B):\n  raise SystemExit", "SystemExit"),
+        ("\0", ""),
+        ("\udc80", ""),
+        ("(" * 5000 + ")" * 5000, ""),
+        ("", "does not define"),
+    ],
+)
+def test_reasons(sandbox, source, reason):
+    """Each failure is told apart, in one line, and none takes the worker with it."""
+    verdict = sandbox.judge(source)
+    assert not verdict.correct and reason in verdict.reason and "\n" not in verdict.reason
+    assert sandbox.judge(BASELINE).correct
+
+
+def test_one_call_right_is_not_enough(sandbox):
+    """Sizes and values change from call to call, so an answer cannot be remembered or guessed."""
+    lucky = "def matmul(A, B):\n  return [[sum(a * b for a, b in zip(A[0], c)) for c in zip(*B)] for _ in A]"
+    assert not any(verdict.correct for verdict in sandbox.judge_many([lucky] * 20))
+
+
+def test_speed_is_told_apart(sandbox):
+    """A program that does the work four times over is slower; the clock is the process's own."""
+    slow = BASELINE.replace(
+        "s += A[i][t] * B[t][j]", "s += A[i][t] * B[t][j] + 0 * (A[i][t] + B[t][j]) + 0 * t * t * t"
+    )
+    fast = "from operator import mul\ndef matmul(A, B):\n  c = list(zip(*B))\n  return [[sum(map(mul, r, x)) for x in c] for r in A]"
+    verdicts = sandbox.judge_many([slow, fast] * 4)
+    assert max(v.speedup for v in verdicts[::2]) < min(v.speedup for v in verdicts[1::2])
+
+
+def test_order_is_kept_around_the_baseline_runs(sandbox):
+    wrong = "def matmul(A, B): return 1"
+    for count in (0, 1, 15, 16, 17, 33):
+        programs = [BASELINE if n % 3 else wrong for n in range(count)]
+        assert [v.correct for v in sandbox.judge_many(programs)] == [bool(n % 3) for n in range(count)]
+
+
+def test_time_limit_is_kept(sandbox):
+    """Eight programs that never end cost seconds and not minutes."""
+    started = time.monotonic()
+    sandbox.judge_many(["def matmul(A, B):\n  while True: pass"] * 8)
+    assert time.monotonic() - started < 60
+
+
+def test_worker_that_dies_is_replaced():
+    """One lost process may cost one verdict and never the run."""
+    with Sandbox(workers=1) as sandbox:
+        sandbox.idle[0].process.kill()
+        sandbox.idle[0].process.wait()
+        assert "restarted" in sandbox._run(BASELINE).reason
+        assert sandbox.judge(BASELINE).correct
+
+
+def test_self_test_notices_a_broken_judge(sandbox, monkeypatch):
+    sandbox.self_test()
+    monkeypatch.setattr("helpers.sandbox.sandbox.is_product", lambda *_: True)
+    with pytest.raises(ValueError, match="judges wrongly"):
+        sandbox.self_test()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_is_product(exact):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (3, 4)).astype(float), rng.integers(-9, 9, (4, 2)).astype(float)
+    c = a @ b
+    assert is_product(c, a, b, exact)
+    for wrong in (c + 1e-6, np.full_like(c, np.nan), np.full_like(c, np.inf), -c):
+        assert not is_product(wrong, a, b, exact)
+
+
+def test_summing_in_another_order_is_no_error():
+    """Rounding differs between honest programs; the bound is that of any order of summation."""
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((5, 400)), rng.standard_normal((400, 5))
+    backwards = a[:, ::-1] @ b[::-1]
+    by_parts = sum(a[:, n : n + 7] @ b[n : n + 7] for n in range(0, 400, 7))
+    assert is_product(backwards, a, b, False) and is_product(by_parts, a, b, False)
+
+
+def test_policy_is_an_allow_list():
+    """What nobody thought of is refused."""
+    for line in ("import antigravity", "open('x')", "A.__class__", "A.append.__self__", "globals()", "().gi_frame"):
+        with pytest.raises(Exception, match="not allowed|not defined|attribute"):
+            load(f"def matmul(A, B):\n  {line}")([], [])

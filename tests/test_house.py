@@ -1,0 +1,139 @@
+"""The shape of the house: who imports whom, how big it may get, what importing costs."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import helpers
+from helpers.runtime import ROOT
+
+HELPERS = ROOT / "helpers"
+ROOMS = "runtime kernels model rollout sandbox rewards tasks evaluation grpo display tiny run".split()
+#: Rooms that may use less than all earlier ones.
+ONLY = {"kernels": {"runtime"}, "sandbox": {"runtime"}, "display": {"runtime"}, "runtime": set()}
+BUDGET = {
+    "kernels": 700, "model": 800, "rollout": 800, "sandbox": 700, "rewards+tasks": 1100, "evaluation": 500,
+    "grpo": 900, "display": 350, "tiny": 350,
+}  # fmt: skip
+TOP_LEVEL = {
+    "notebooks", "helpers", "tests", "requirements.txt", "constraints.txt", "Makefile", "README.md", "LICENSE",
+    "pyproject.toml",
+}  # fmt: skip
+
+
+def room_of(path):
+    return path.relative_to(HELPERS).parts[0].removesuffix(".py")
+
+
+def sources():
+    return [path for path in sorted(HELPERS.rglob("*.py")) if path != HELPERS / "__init__.py"]
+
+
+def code_lines(path):
+    """Lines that hold code: no blanks, comments or docstrings."""
+    tree = ast.parse(path.read_text())
+    docs = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docs |= set(range(node.lineno, node.end_lineno + 1))
+    lines = enumerate(path.read_text().splitlines(), 1)
+    return sum(1 for n, line in lines if n not in docs and line.strip() and not line.strip().startswith("#"))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(HELPERS)))
+def test_a_room_imports_only_earlier_rooms(path):
+    """Without it the trainer ends up importing the plots, and nothing can be replaced alone."""
+    room = room_of(path)
+    allowed = ONLY.get(room, set(ROOMS[: ROOMS.index(room)])) | {room}
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if name.split(".")[0] == "helpers":
+                assert name != "helpers" and name.split(".")[1] in allowed, f"{path} imports {name}"
+
+
+def test_line_budget():
+    """ "Thin" is a promise; a room over its budget is to be redesigned."""
+    for rooms, limit in BUDGET.items():
+        used = sum(code_lines(path) for path in sources() if room_of(path) in rooms.split("+"))
+        assert used <= limit, f"{rooms}: {used} code lines, {limit} allowed"
+    assert sum(map(code_lines, sources())) <= 6000
+    for path in sources():
+        assert len(path.read_text().splitlines()) <= 330, f"{path} is too long"
+
+
+def test_functions_fit_a_screen():
+    """A function longer than a screen hides what it does."""
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
+
+
+def test_import_is_lazy_and_quick():
+    """`import helpers` comes before anything is installed in Colab, so it may need nothing."""
+    code = (
+        "import sys, time; t = time.perf_counter(); import helpers; s = time.perf_counter() - t;"
+        "heavy = {'torch', 'numpy', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules);"
+        "print(s, sorted(heavy))"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True) for _ in range(3)]
+    results = [run.stdout.split(maxsplit=1) for run in runs]
+    assert all(heavy.strip() == "[]" for _, heavy in results), results
+    assert min(float(seconds) for seconds, _ in results) < 0.3
+
+
+def test_install_and_runtime_need_no_torch():
+    """The setup cell runs `helpers.install()` in a kernel that may hold an old torch."""
+    code = "import sys, helpers; helpers.install(); print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.strip() == "False", run.stderr
+
+
+@pytest.mark.parametrize("name", helpers.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    thing = getattr(helpers, name)
+    assert thing.__doc__ if callable(thing) else thing
+
+
+def test_unknown_attribute_is_an_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = helpers.no_such_name
+
+
+def test_top_level_and_ignored_files():
+    """Nothing but the agreed files is tracked at the top, and git sees no leftovers of running."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    if not tracked:
+        pytest.skip("not a git checkout")
+    assert {name.split("/")[0] for name in tracked if not name.startswith(".")} <= TOP_LEVEL
+    for place in (".venv/x", "runs/x/01_load.ipynb", "helpers/__pycache__/x.pyc"):
+        assert subprocess.run(["git", "check-ignore", "-q", place], cwd=ROOT).returncode == 0, place
+
+
+def test_requirements_hold_colab_and_today():
+    """Colab's torch must never be replaced, and CI must run what the ranges allow."""
+    from packaging.requirements import Requirement
+
+    text = (ROOT / "requirements.txt").read_text()
+    ranges = {r.name: r.specifier for line in text.splitlines() if line and line[0] != "#" for r in [Requirement(line)]}
+    colab = {"torch": "2.11.0+cu128", "transformers": "5.15.0", "peft": "0.20.0", "datasets": "4.0.0", "numpy": "2.1.3"}
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.M))
+    assert pins["torch"] == "2.13.0"
+    for name, found in colab.items():
+        assert ranges[name].contains(found), (name, found)
+    for name, specifier in ranges.items():
+        if name != "triton":  # comes with torch where there is CUDA
+            assert specifier.contains(pins[name], prereleases=True), name
+    assert "trl" not in ranges and "trl" not in pins
+
+
+def test_no_path_of_another_machine():
+    """A committed file that names a private path works nowhere else."""
+    for path in [*sources(), *Path(ROOT / "notebooks").glob("*.ipynb"), ROOT / "README.md", ROOT / "Makefile"]:
+        assert not re.search(r"/home/|/root/|/Users/|/tmp/|/work/", path.read_text()), path

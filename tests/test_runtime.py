@@ -1,0 +1,108 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from helpers import UserError, get_profile, memory_plan, run_folder, write_whole
+from helpers.runtime import PROFILES, ROOT, did_you_mean, whole_folder
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_auto_without_gpu_is_tiny_and_says_why(no_gpu):
+    profile = get_profile("auto")
+    assert profile.name == "tiny" and profile.why == "There is no GPU, so this is the embedded model."
+
+
+def test_a_gpu_profile_without_gpu_says_what_to_do(no_gpu):
+    with pytest.raises(UserError, match="Runtime > Change runtime type") as caught:
+        get_profile("t4")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("tinny", "tiny"), ("T4", "t4"), ("a1000", "a100")])
+def test_unknown_profile_suggests_the_nearest(name, meant):
+    with pytest.raises(UserError, match=f"did you mean '{meant}'"):
+        get_profile(name)
+
+
+@pytest.mark.parametrize("memory_gib", [14.6, 22.0, 43.5, 79.1, 139.0])
+def test_auto_takes_the_largest_profile_that_fits(monkeypatch, memory_gib):
+    """With a GPU that is too small it must fall back and not run out of memory an hour later."""
+    monkeypatch.setattr("helpers.runtime._gpu", lambda: ("Some GPU", memory_gib))
+    profile = get_profile("auto")
+    assert profile.needs_gib <= memory_gib and "Some GPU" in profile.why
+    assert not any(profile.needs_gib < other.needs_gib <= memory_gib for other in PROFILES.values())
+
+
+@pytest.mark.parametrize("name", [name for name in PROFILES if name != "tiny"])
+def test_needs_gib_is_what_the_plan_says(name):
+    """`auto` decides by needs_gib; the loader by the plan. They may not disagree."""
+    assert 0 <= PROFILES[name].needs_gib - memory_plan(name).total / 2**30 < 1
+
+
+def test_did_you_mean_stays_silent_for_far_names():
+    assert did_you_mean("xyz", ["tiny", "t4"]) == ""
+
+
+def test_write_whole_replaces_or_leaves_alone(tmp_path):
+    path = tmp_path / "deep" / "file.txt"
+    write_whole(path, "one")
+    write_whole(path, "two")
+    assert path.read_text() == "two" and os.listdir(path.parent) == ["file.txt"]
+
+
+def test_whole_folder_appears_only_when_finished(tmp_path):
+    """A checkpoint cut short by a lost session must not be taken for a whole one."""
+    target = tmp_path / "checkpoint-1"
+    with pytest.raises(RuntimeError), whole_folder(target) as part:
+        (part / "half").write_text("x")
+        raise RuntimeError
+    assert os.listdir(tmp_path) == []
+    with whole_folder(target) as part:
+        (part / "a").write_text("1")
+        assert not target.exists()
+    with whole_folder(target) as part:
+        (part / "b").write_text("2")
+    assert os.listdir(target) == ["b"] and os.listdir(tmp_path) == ["checkpoint-1"]
+
+
+def test_run_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="set RUN_DIR"):
+        run_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--profile", "tinny"], "did you mean 'tiny'"),
+        (["MAX_STEP=3"], "did you mean 'MAX_STEPS'"),
+        (["MAX_STEPS"], "write NAME=value"),
+    ],
+)
+def test_make_run_answers_a_mistake_with_one_sentence(arguments, words):
+    """Before minutes of work, and without a traceback."""
+    command = [sys.executable, "-m", "helpers.run", "--name", "never-made", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1 and words in run.stderr
+    assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
+    assert not (ROOT / "runs" / "never-made").exists()
+
+
+def test_user_errors_show_one_line_in_a_notebook():
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell.instance()
+    with capture_output() as captured:
+        shell.run_cell("from helpers import get_profile; get_profile('t5')")
+    InteractiveShell.clear_instance()
+    shown = captured.stdout + captured.stderr
+    assert "UserError: There is no profile 't5'" in shown and "Traceback" not in shown
