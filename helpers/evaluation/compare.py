@@ -60,12 +60,12 @@ class Report:
 def wilson_interval(successes, items):
     """95 % Wilson score interval of a share (Wilson, 1927)."""
     interval = binomtest(successes, items).proportion_ci(0.95, "wilson")
-    return interval.low, interval.high
+    return float(interval.low), float(interval.high)
 
 
 def mcnemar_exact(gained, lost):
     """Two-sided exact p-value that gains and losses are equally likely (McNemar, 1947); 1 without any."""
-    return binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def paired_difference(gained, lost, items):

@@ -42,6 +42,18 @@ def read_config(folder):
     return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
 
 
+def read_tokenizer(folder):
+    """`(tokenizer, generation_config)` of a checkpoint folder; the tokenizer pads on the left."""
+    from transformers import AutoTokenizer, GenerationConfig
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, padding_side="left"), GenerationConfig.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{folder} has no tokenizer.json or generation_config.json that can be read: is the download complete?"
+        ) from error
+
+
 def read_tensors(folder):
     """Yield `(name, tensor)` over all shards, one tensor in memory at a time."""
     from safetensors import SafetensorError, safe_open

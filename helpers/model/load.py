@@ -4,18 +4,20 @@ Expert matrices come as MXFP4 blocks and scales and are unpacked by the project'
 layers outside the experts are kept as the profile says, for "nf4" through bitsandbytes.
 """
 
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from helpers.kernels.mxfp4 import dequantize
 from helpers.model.attention import set_attention
-from helpers.model.files import find_folder, read_config, read_tensors
+from helpers.model.files import find_folder, read_config, read_tensors, read_tokenizer
+from helpers.model.lora import load_adapter
 from helpers.model.memory import memory_plan
 from helpers.runtime import UserError, get_profile
 
-DENSE = ("nf4", "fp32", "bf16")
+#: dtype of the arithmetic -> what `dense` calls layers that are kept in it
+DENSE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
@@ -26,26 +28,26 @@ def load_model(path=None, *, profile="auto", adapter=None, dense=None):
         path: a local folder or a hub id; default: the profile's.
         profile: a name or a `Profile`.
         adapter: a PEFT adapter folder to put on top, not trainable.
-        dense: "nf4", "bf16" or "fp32" for the layers outside the experts; default: the profile's.
+        dense: how the attention projections are kept, "nf4" or whole: "fp32" where the profile
+            computes in float32, "bf16" and "fp16" likewise; default: the profile's.
 
     Returns: `(model, tokenizer)`, the model frozen, in eval mode, on the profile's device.
 
     Raises UserError, before reading any weight, for a folder that is missing, unreadable or
     not gpt-oss, a hub that cannot be reached, and a model that does not fit the GPU.
     """
-    from transformers import AutoTokenizer, GenerationConfig
-
     profile = get_profile(profile)
-    dense = dense or profile.dense
-    if dense not in DENSE:
-        raise UserError(f"dense must be one of {', '.join(DENSE)}; got {dense!r}.")
+    dense, whole = dense or profile.dense, DENSE[profile.dtype]
+    if dense not in ("nf4", whole):
+        raise UserError(
+            f"Profile '{profile.name}' computes in {profile.dtype}: dense must be nf4 or {whole}; got {dense!r}."
+        )
     folder = find_folder(path or profile.model)
     config = read_config(folder)
-    plan = memory_plan(profile, config=config)
-    plan.check()
+    tokenizer, generation_config = read_tokenizer(folder)
+    memory_plan(replace(profile, dense=dense), config=config).check()
     model = build(folder, config, getattr(torch, profile.dtype), profile.device, dense)
-    model.generation_config = GenerationConfig.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    model.generation_config = generation_config
     set_attention(model, "auto")
     if adapter is not None:
         model = load_adapter(model, adapter)
@@ -111,14 +113,3 @@ def quantize_attention(model, dtype):
             # With it, one forward without gradients repacks the weight and cuts the gradient for good.
             packed.support_avx512bf16_for_cpu = False
             setattr(layer.self_attn, name, packed.to(linear.weight.device))
-
-
-def load_adapter(model, folder):
-    """`model` with a saved LoRA adapter on top, frozen."""
-    from peft import PeftModel
-
-    if not (Path(folder) / "adapter_config.json").is_file():
-        raise UserError(
-            f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
-        )
-    return PeftModel.from_pretrained(model, str(folder))

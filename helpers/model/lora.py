@@ -2,9 +2,11 @@
 
 import hashlib
 import warnings
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 
 from helpers.runtime import UserError
 
@@ -31,13 +33,30 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
         chosen.update(TARGETS[target])
     config = LoraConfig(r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **chosen)
     try:
-        with warnings.catch_warnings():  # PEFT 0.21 asks transformers 5.23 for something by its old name
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        with _quiet():
             adapted = get_peft_model(model, config)
     except ValueError as error:
         raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {error}") from error
     check_trainable(adapted, targets)
     return adapted
+
+
+def load_adapter(model, folder):
+    """`model` with a saved LoRA adapter on top, frozen."""
+    if not (Path(folder) / "adapter_config.json").is_file():
+        raise UserError(
+            f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
+        )
+    with _quiet():
+        return PeftModel.from_pretrained(model, str(folder))
+
+
+@contextmanager
+def _quiet():
+    """PEFT 0.21 asks transformers 5.23 for something by its old name, with a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        yield
 
 
 def trainable_parameters(model):

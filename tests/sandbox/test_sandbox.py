@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from helpers import Sandbox
+from helpers.rewards import extract_code
 from helpers.sandbox.sandbox import BASELINE, is_product
 from helpers.sandbox.worker import load
 
 HERE = Path(__file__).parent
 EXPLOITS = json.loads((HERE / "exploits.json").read_text())
+PROGRAMS = [exploit for exploit in EXPLOITS if exploit["src"]]  # the others are texts around programs
 HONEST = json.loads((HERE / "honest.json").read_text())
 #: Honest programs with something odd around them that does nothing here: printing goes nowhere,
 #: and the source is read as UTF-8 whatever its first line says.
@@ -25,16 +27,22 @@ REFUSED = {"exec_unroll"}
 def verdicts(sandbox, tmp_path_factory):
     """id -> verdict on every exploit, judged together as a batch of completions would be."""
     canary = tmp_path_factory.mktemp("canary")
-    sources = [exploit["src"].replace("@CANARY@", str(canary)) for exploit in EXPLOITS]
-    judged = dict(zip([exploit["id"] for exploit in EXPLOITS], sandbox.judge_many(sources)))
+    sources = {exploit["id"]: exploit["src"].replace("@CANARY@", str(canary)) for exploit in PROGRAMS}
+    judged = dict(zip(sources, sandbox.judge_many(list(sources.values()))))
     assert not list(canary.iterdir()), "a program wrote a file"
     return judged
 
 
-@pytest.mark.parametrize("exploit", EXPLOITS, ids=lambda exploit: exploit["id"])
+@pytest.mark.parametrize("exploit", PROGRAMS, ids=lambda exploit: exploit["id"])
 def test_no_exploit_pays(verdicts, exploit):
     """88 of 132 such programs earn a reward in the incumbent's notebook of November 2025."""
     assert verdicts[exploit["id"]].correct == (exploit["id"] in HARMLESS), exploit["idea"]
+
+
+@pytest.mark.parametrize("text", [exploit["raw"] for exploit in EXPLOITS if exploit["raw"]])
+def test_no_text_around_programs_pays(text):
+    """Two blocks: whichever is taken, the other may be what the reader saw."""
+    assert extract_code(text) is None
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -46,7 +54,7 @@ def test_honest_programs_pass(sandbox, name):
 
 def test_a_hostile_neighbour_changes_nothing(sandbox):
     """Verdicts of honest programs do not depend on who is judged beside them."""
-    hostile = [exploit["src"] for exploit in EXPLOITS if exploit["group"] in ("resource", "concur", "escape")]
+    hostile = [exploit["src"] for exploit in PROGRAMS if exploit["group"] in ("resource", "concur", "escape")]
     mixed = [program for pair in zip(hostile, [BASELINE] * len(hostile)) for program in pair]
     assert all(verdict.correct for verdict in sandbox.judge_many(mixed)[1::2])
 
@@ -85,11 +93,11 @@ def test_one_call_right_is_not_enough(sandbox):
 
 
 def test_speed_is_told_apart(sandbox):
-    """A program that does the work four times over is slower; the clock is the process's own."""
+    """A program that does needless work is slower; the clock is the process's own."""
     slow = BASELINE.replace(
         "s += A[i][t] * B[t][j]", "s += A[i][t] * B[t][j] + 0 * (A[i][t] + B[t][j]) + 0 * t * t * t"
     )
-    fast = "from operator import mul\ndef matmul(A, B):\n  c = list(zip(*B))\n  return [[sum(map(mul, r, x)) for x in c] for r in A]"
+    fast = HONEST["op_mul"]
     verdicts = sandbox.judge_many([slow, fast] * 4)
     assert max(v.speedup for v in verdicts[::2]) < min(v.speedup for v in verdicts[1::2])
 
