@@ -12,7 +12,6 @@ def _figure(columns, rows=1, width=3.2, height=2.6):
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8, color=SOFT)
-        axis.title.set_fontsize(9)
     return figure, list(axes.flat)
 
 
@@ -51,7 +50,7 @@ def plot_training(rows):
             values = [row.get(name, float("nan")) for row in rows]
             axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
             axis.plot(steps, _smooth(values), color=axis.lines[-1].get_color(), label=label, lw=1.6)
-        axis.set_title(title)
+        axis.set_title(title, fontsize=9)
         axis.set_xlabel("step", fontsize=8)
         if len(lines) > 1:
             axis.legend(fontsize=7, frameon=False)
@@ -79,15 +78,16 @@ def plot_comparison(report, base, tuned):
     axes[0].bar([2, 3], [report["base_cheat_rate"], report["tuned_cheat_rate"]], color=[SOFT, BAD], width=0.6)
     axes[0].set_xticks(range(4), ["base\ncorrect", "tuned\ncorrect", "base\ncheats", "tuned\ncheats"], fontsize=7)
     axes[0].set_ylim(0, 1)
-    axes[0].set_title(f"{report['items']} held-out prompts")
+    axes[0].set_title(f"{report['items']} held-out prompts", fontsize=9)
     for records, label, colour in ((base, "base", SOFT), (tuned, "tuned", GOOD)):
         axes[1].hist([r["tokens"] for r in records], bins=24, histtype="step", color=colour, label=label, lw=1.6)
         speeds = sorted(r["speedup"] for r in records if r["correct"])
         axes[2].step(speeds, [(n + 1) / len(speeds) for n in range(len(speeds))], color=colour, label=label, lw=1.6)
-    axes[1].set_title("tokens a completion")
+    axes[1].set_title("tokens a completion", fontsize=9)
     axes[1].legend(fontsize=7, frameon=False)
     axes[2].axvline(1, color=SOFT, lw=0.8, ls=":")
-    axes[2].set_title("speed of correct programs (1 = plain loops)")
+    axes[2].set_title("correct programs: share that is slower", fontsize=9)
+    axes[2].set_xlabel("speed, plain loops = 1", fontsize=8)
     return figure
 
 

@@ -9,8 +9,8 @@ import sys
 import nbformat
 import pytest
 
-from helpers.run import NOTEBOOKS, known_parameters, source_of
-from helpers.runtime import ROOT
+from helpers.run import NOTEBOOKS, known_parameters, run_notebook, source_of
+from helpers.runtime import ROOT, UserError, run_folder
 
 SMALL = {"PROFILE": "tiny", "MAX_STEPS": 2, "ITEMS": 24, "FALLBACK_STEPS": 1}
 
@@ -95,11 +95,10 @@ def restore_outputs(copy, source):
     nbformat.write(notebook, copy)
 
 
-def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, tmp_path):
-    """An error inside a notebook: its sentence, where to look, and the cells before it."""
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", f"{run_name}/bad", "GROUP_SIZE=7"]
-    command += ["MAX_STEPS=1"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 1 and "04_grpo stopped: " in run.stderr and "multiple of num_generations = 7" in run.stderr
-    assert "Traceback" not in run.stderr
-    assert (ROOT / "runs" / run_name / "bad" / "04_grpo.html").exists()
+def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
+    """An error inside a notebook: its sentence, where to look, and the cells before it as HTML."""
+    folder = run_folder(ROOT / "runs" / run_name / "bad")
+    with pytest.raises(UserError, match=r"04_grpo stopped: .* must be a multiple of num_generations = 7") as caught:
+        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), "GROUP_SIZE": 7})
+    assert "\n" not in str(caught.value) and str(folder / "04_grpo.ipynb") in str(caught.value)
+    assert "the loss" in (folder / "04_grpo.html").read_text().lower()

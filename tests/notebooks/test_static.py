@@ -51,7 +51,7 @@ def test_first_cell_says_what_and_offers_colab(name):
 def test_one_parameters_cell_of_literals(name):
     """Papermill sets them, and a reader sees at once what may be changed."""
     (cell,) = tagged(name, "parameters")
-    assert cell is code_cells(name)[0]
+    assert cell.id == code_cells(name)[0].id
     for statement in ast.parse(cell.source).body:
         assert isinstance(statement, ast.Assign) and statement.targets[0].id.isupper()
         ast.literal_eval(statement.value)
