@@ -31,9 +31,10 @@ def matmul(A, B):
             C[i][j] = s
     return C
 """
-#: Each program answers these calls, in this order: the range that every size is drawn from, and whether it is timed.
-CALLS = (((2, 9), False),) * 3 + (((28, 29), True),) * 3 + (((48, 73), False),)
-BASELINE_EVERY = 16  # programs, for each run of the plain way among them
+#: Every size of a call is drawn from a range; the last one is large enough to tell rounding from error.
+CHECKED_CALLS = ((2, 9), (2, 9), (2, 9), (48, 73))
+TIMED_CALLS, TIMED_SIZES = 3, (28, 29)
+ATTEMPTS = 2  # at judging a program, where the sandbox itself fails
 DEADLINE = 3.0  # seconds that one program may take, loading included
 ULP = 2.0**-53
 
@@ -43,8 +44,9 @@ class Verdict:
     """What a program turned out to be. Later fields are false or 0 where an earlier one fails.
 
     parsed: it is Python. pure: it keeps to the policy. ran: no call raised or ran out of time.
-    correct: every call returned the product. speedup: baseline CPU time over its own.
-    cpu_seconds: median of its timed calls. reason: one sentence, empty if correct.
+    correct: every call returned the product. speedup: CPU time of the plain way over its own,
+    both timed on the same calls in turn, so that a busy machine is busy for both; the median.
+    reason: one sentence, empty if correct.
     """
 
     parsed: bool = False
@@ -52,7 +54,6 @@ class Verdict:
     ran: bool = False
     correct: bool = False
     speedup: float = 0.0
-    cpu_seconds: float = 0.0
     reason: str = ""
 
 
@@ -62,14 +63,17 @@ class _Gone(Exception):
 
 def _cpu_clock(pid):
     """CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
-    return time.clock_gettime((~pid) << 3 | 2)
+    try:
+        return time.clock_gettime((~pid) << 3 | 2)
+    except OSError:
+        raise _Gone("the process ended") from None
 
 
 class _Child:
     """One forked process that holds one program."""
 
-    def __init__(self, worker, source, deadline):
-        self.deadline = deadline
+    def __init__(self, worker):
+        self.worker, self.deadline = worker, time.monotonic() + DEADLINE
         inbox, self.to_child = os.pipe()
         self.from_child, outbox = os.pipe()
         try:
@@ -78,12 +82,14 @@ class _Child:
             os.close(inbox)
             os.close(outbox)
         os.set_blocking(self.to_child, False)
-        self.write(struct.pack("<I", len(source)) + source)
 
-    def close(self, worker):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         os.close(self.to_child)
         os.close(self.from_child)
-        worker.kill(self.pid)
+        self.worker.kill(self.pid)
 
     def _wait(self, reading, writing):
         left = self.deadline - time.monotonic()
@@ -117,6 +123,11 @@ class _Child:
         if kind not in (b"S", b"P", b"X"):
             raise _Gone("it wrote what was not asked for")
         return kind, self.read(self.read(1)[0]).decode("utf-8", "replace")
+
+    def load(self, source):
+        """Send the program; returns the status of having compiled and run its top level."""
+        self.write(struct.pack("<I", len(source)) + source)
+        return self.status()
 
     def multiply(self, a, b):
         """`(product or None, CPU seconds, reason)` for float64 matrices `a`, `b`."""
@@ -158,6 +169,17 @@ class _Worker:
         if self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def _plain(call, *arguments):
+    """What a call on the plain program returns. Raises OSError if it fails: the fault is the sandbox's."""
+    try:
+        result = call(*arguments)
+    except _Gone as gone:
+        raise OSError(f"the plain program did not answer: {gone}") from gone
+    if result[-1]:
+        raise OSError(f"the plain program did not answer: {result[-1]}")
+    return result
 
 
 def is_product(c, a, b, exact):
@@ -203,22 +225,8 @@ class Sandbox:
         return self.judge_many([source])[0]
 
     def judge_many(self, sources):
-        """One `Verdict` per text, in order; equal texts are judged separately.
-
-        The plain way runs among them, and its median time is what speed is measured against,
-        so that a machine that is busy or slow is so for both. Raises UserError if it fails.
-        """
-        queue = []
-        for place, source in enumerate(sources):
-            queue += [BASELINE, source] if place % BASELINE_EVERY == 0 else [source]
-        judged = list(self.pool.map(self._run, queue))
-        plain = judged[:: BASELINE_EVERY + 1]
-        verdicts = [verdict for place, verdict in enumerate(judged) if place % (BASELINE_EVERY + 1)]
-        failed = [verdict.reason for verdict in plain if not verdict.correct]
-        if failed:
-            raise UserError(f"The sandbox cannot judge: the plain program failed in it ({failed[0]}).")
-        baseline = median([verdict.cpu_seconds for verdict in plain] or [0.0])
-        return [replace(v, speedup=baseline / v.cpu_seconds) if v.correct else v for v in verdicts]
+        """One `Verdict` per text, in order; equal texts are judged separately."""
+        return list(self.pool.map(self._run, sources))
 
     def self_test(self):
         """Raise UserError unless an honest program passes here and a wrong and a cheating one do not."""
@@ -231,48 +239,57 @@ class Sandbox:
     def _run(self, source):
         worker = self.idle.pop()
         try:
-            return self._examine(worker, source)
-        except OSError as error:
-            worker.close()
-            worker = _Worker()
-            return Verdict(reason=f"the sandbox had to be restarted: {error}")
+            for _ in range(ATTEMPTS):
+                try:
+                    return self._examine(worker, source.encode("utf-8", "surrogatepass"))
+                except OSError as error:  # of the sandbox, not of the program: start anew
+                    reason = f"the sandbox failed: {error}"
+                    worker.close()
+                    worker = _Worker()
+            return Verdict(reason=reason)
         finally:
             self.idle.append(worker)
 
     def _examine(self, worker, source):
-        child = _Child(worker, source.encode("utf-8", "surrogatepass"), time.monotonic() + DEADLINE)
         reached = Verdict()
-        try:
-            kind, reason = child.status()
-            reached = replace(reached, parsed=kind != b"S", pure=kind in (b"R", b"X"))
-            if kind != b"R":
-                return replace(reached, reason=reason)
-            return self._check(child, reached)
-        except _Gone as gone:
-            return replace(reached, reason=str(gone))
-        finally:
-            child.close(worker)
+        with _Child(worker) as child:
+            try:
+                kind, reason = child.load(source)
+                reached = replace(reached, parsed=kind != b"S", pure=kind in (b"R", b"X"))
+                if kind != b"R":
+                    return replace(reached, reason=reason)
+                return self._check(worker, child, reached)
+            except _Gone as gone:
+                return replace(reached, reason=str(gone))
 
-    def _check(self, child, reached):
-        seconds = []
-        for a, b, exact, timed in self._inputs():
-            c, cpu, reason = child.multiply(a, b)
-            if c is None:
-                return replace(reached, reason=reason)
-            if not is_product(c, a, b, exact):
-                shapes = f"{a.shape[0]}x{a.shape[1]} times {b.shape[0]}x{b.shape[1]}"
-                return replace(reached, ran=True, reason=f"wrong product for {shapes}")
-            if timed:
-                seconds.append(cpu)
-        return replace(reached, ran=True, correct=True, cpu_seconds=median(seconds))
+    def _check(self, worker, child, reached):
+        for call, sizes in enumerate(CHECKED_CALLS):
+            wrong = self._answer(child, sizes, exact=call % 2 == 0)[2]
+            if wrong is not None:
+                return replace(reached, **wrong)
+        ratios = []
+        with _Child(worker) as plain:
+            _plain(plain.load, BASELINE.encode())
+            for call in range(TIMED_CALLS + 1):
+                inputs, seconds, wrong = self._answer(child, TIMED_SIZES, exact=call % 2 == 0)
+                if wrong is not None:
+                    return replace(reached, **wrong)
+                plain_seconds = _plain(plain.multiply, *inputs)[1]
+                if call and seconds and plain_seconds:  # the first call warms up; the clock stands still once in 2,000
+                    ratios.append(plain_seconds / seconds)
+        return replace(reached, ran=True, correct=True, speedup=median(ratios or [1.0]))
 
-    def _inputs(self):
-        """Fresh matrices for each call: `(a, b, exact, timed)`."""
-        for call, (sizes, timed) in enumerate(CALLS):
-            n, k, m = self.rng.integers(*sizes, 3)
-            exact = call % 2 == 0
-            draw = self._integers if exact else self.rng.standard_normal
-            yield draw((n, k)), draw((k, m)), exact, timed
+    def _answer(self, child, sizes, exact):
+        """One call with fresh matrices: `(inputs, CPU seconds, None or what to change in the verdict)`."""
+        n, k, m = self.rng.integers(*sizes, 3)
+        draw = self._integers if exact else self.rng.standard_normal
+        a, b = draw((n, k)), draw((k, m))
+        c, seconds, reason = child.multiply(a, b)
+        if c is None:
+            return (a, b), 0.0, {"reason": reason}
+        if not is_product(c, a, b, exact):
+            return (a, b), 0.0, {"ran": True, "reason": f"wrong product for {n}x{k} times {k}x{m}"}
+        return (a, b), seconds, None
 
     def _integers(self, shape):
         return self.rng.integers(-1000, 1000, shape).astype(np.float64)  # sums stay below 2^53
