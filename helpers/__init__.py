@@ -3,9 +3,13 @@
 Importing this package loads nothing heavy; each name below is fetched when first used.
 """
 
+import logging
 from importlib import import_module
 
 __version__ = "0.1.0"
+
+# bitsandbytes reports at import that an optional kernel for 4-bit products on the CPU is not there.
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 #: public name -> module that defines it
 _EXPORTS = {

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from helpers.display import text_table
+from helpers.grpo import GRPOConfig
 from helpers.runtime import ROOT, UserError, did_you_mean, get_profile, run_folder, write_whole
 
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
@@ -19,31 +20,43 @@ def source_of(name):
 
 
 def known_parameters():
-    """notebook -> names in its cell tagged `parameters`."""
+    """notebook -> {name: default} of its cell tagged `parameters`."""
     from papermill import inspect_notebook
 
-    return {name: set(inspect_notebook(str(source_of(name)))) for name in NOTEBOOKS}
+    inspected = {name: inspect_notebook(str(source_of(name))) for name in NOTEBOOKS}
+    return {
+        notebook: {name: ast.literal_eval(found["default"]) for name, found in parameters.items()}
+        for notebook, parameters in inspected.items()
+    }
 
 
 def read_parameters(pairs):
-    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; values are Python literals, or else text.
+    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; a value is text where the default is, else a number.
 
-    Raises UserError for what is no such pair, and for a name that no notebook has.
+    Raises UserError for what is no such pair, for a name that no notebook has, and for a value
+    of another kind than the default's.
     """
-    known, parameters = sorted(set().union(*known_parameters().values())), {}
+    defaults, parameters = {}, {}
+    for found in known_parameters().values():
+        defaults.update(found)
     for pair in pairs:
-        name, equals, value = pair.partition("=")
+        name, equals, text = pair.partition("=")
         if not equals:
             raise UserError(f"'{pair}' is not a parameter: write NAME=value, such as MAX_STEPS=10.")
-        if name not in known:
+        if name not in defaults:
             raise UserError(
-                f"No notebook has a parameter '{name}'{did_you_mean(name, known)}: there are {', '.join(known)}."
+                f"No notebook has a parameter '{name}'{did_you_mean(name, defaults)}: there are {', '.join(defaults)}."
             )
-        try:
-            parameters[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parameters[name] = value
+        parameters[name] = text if isinstance(defaults[name], str) else _number(name, text)
     return parameters
+
+
+def _number(name, text):
+    try:
+        value = float(text)
+        return int(value) if value == int(value) else value
+    except (ValueError, OverflowError):
+        raise UserError(f"{name} must be a number; got '{text}'.") from None
 
 
 class Progress:
@@ -140,9 +153,11 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     started = time.monotonic()
     try:
-        profile = get_profile(args.profile)
-        given = {"PROFILE": args.profile, **read_parameters(args.parameters)}
-        folder = run_folder(ROOT / "runs" / (args.name or time.strftime("%Y-%m-%d_%H-%M-%S")))
+        given = read_parameters(args.parameters)
+        profile = get_profile(given.setdefault("PROFILE", args.profile))
+        name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
+        GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
+        folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)
         print(f"{profile}\nWriting to {folder}", flush=True)
         os.environ["HELPERS_HEADLESS"] = "1"

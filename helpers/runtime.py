@@ -1,7 +1,6 @@
 """Where am I: profiles, versions, files written whole, and errors that say what to do."""
 
 import difflib
-import logging
 import os
 import platform
 import shutil
@@ -16,10 +15,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "numpy")
-
-
-# bitsandbytes reports at import that an optional kernel for 4-bit products on the CPU is not there.
-logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 class UserError(ValueError):
@@ -211,6 +206,8 @@ def run_folder(path=""):
     folder = Path(path).expanduser() if path else ROOT / "runs" / "notebook"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UserError(
             f"Cannot write to the run folder {folder} ({error}): set RUN_DIR to one you may write to."

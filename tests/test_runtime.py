@@ -85,6 +85,9 @@ def test_run_folder_that_cannot_be_written(tmp_path):
         (["--profile", "tinny"], "did you mean 'tiny'"),
         (["MAX_STEP=3"], "did you mean 'MAX_STEPS'"),
         (["MAX_STEPS"], "write NAME=value"),
+        (["MAX_STEPS=many"], "MAX_STEPS must be a number; got 'many'"),
+        (["GROUP_SIZE=7"], "must be a multiple of num_generations = 7"),
+        (["PROFILE=t5"], "no profile 't5'"),
     ],
 )
 def test_make_run_answers_a_mistake_with_one_sentence(arguments, words):

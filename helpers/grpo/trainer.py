@@ -69,7 +69,8 @@ class GRPOTrainer:
         """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
-        or None to start anew. A resumed run continues as the uninterrupted one would have.
+        or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
+        the uninterrupted one would have.
         """
         generation = self._resume(resume_from_checkpoint)
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
@@ -197,7 +198,12 @@ class GRPOTrainer:
 
     def _resume(self, where):
         folders = checkpoint_folders(self.args.output_dir)
-        if where is None or (where is True and not folders):
+        if folders and where is None:
+            raise UserError(
+                f"{self.args.output_dir} holds checkpoints of an earlier run: go on with "
+                "train(resume_from_checkpoint=True), or use another output_dir."
+            )
+        if not folders and where in (None, True):
             return None
         folder = folders[-1] if where is True else where
         step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self._settings())

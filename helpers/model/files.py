@@ -10,8 +10,11 @@ from helpers.runtime import UserError
 def find_folder(path):
     """The local folder of `path`, downloaded first where it is a hub id."""
     folder = Path(path).expanduser()
-    if folder.is_dir():
-        return folder
+    try:
+        if folder.is_dir():
+            return folder
+    except OSError as error:
+        raise UserError(f"Cannot read the folder {path} ({error.strerror}): give one that you may read.") from error
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) or str(path).startswith((".", "/", "~")):
         raise UserError(
             f"There is no folder {path}: give a folder that holds config.json and *.safetensors, or a hub id."

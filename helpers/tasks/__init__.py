@@ -11,6 +11,7 @@ from helpers.tasks.split import is_heldout
 
 TASKS = ("matmul", "math")
 SPLITS = ("train", "heldout")
+MOST_MISSES = 2000  # draws in a row that bring nothing new, after which there is little left
 
 
 def load_task(name, split="train", size=1000, seed=0):
@@ -27,11 +28,17 @@ def load_task(name, split="train", size=1000, seed=0):
         raise UserError(f"There is no task '{name}'{did_you_mean(name, TASKS)}: choose {' or '.join(TASKS)}.")
     if split not in SPLITS:
         raise UserError(f"There is no split '{split}': choose {' or '.join(SPLITS)}.")
-    rng, rows = random.Random(f"{name} {split} {seed}"), {}
+    if size < 1:
+        raise UserError(f"size must be at least 1; got {size}.")
+    rng, rows, misses = random.Random(f"{name} {split} {seed}"), {}, 0
     draw = _matmul_row if name == "matmul" else _math_row
     while len(rows) < size:
         text, answer, cluster = draw(rng, split == "heldout")
+        misses += 1
+        if misses > MOST_MISSES:
+            raise UserError(f"{name} has hardly more than {len(rows)} {split} prompts: ask for fewer than {size}.")
         if is_heldout(text) == (split == "heldout") and text not in rows:
+            misses = 0
             item = {"prompt": [{"role": "user", "content": text}], "answer": answer, "task": name, "cluster": cluster}
             rows[text] = {**item, "id": f"{name}-{split}-{len(rows)}"}
     return Dataset.from_list(list(rows.values()))

@@ -219,6 +219,13 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path, prompts):
         trainer_in(tmp_path, prompts).train(resume_from_checkpoint=True)
 
 
+def test_starting_anew_over_a_run_is_refused(tmp_path, prompts):
+    """It would have mixed two runs: the new checkpoints are the lowest numbers, and dropped first."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    with pytest.raises(UserError, match="holds checkpoints of an earlier run"):
+        trainer_in(tmp_path, prompts).train()
+
+
 def test_old_checkpoints_are_dropped_and_finished_runs_stay_finished(tmp_path, prompts):
     trainer = trainer_in(tmp_path, prompts, save_total_limit=2)
     trainer.train()

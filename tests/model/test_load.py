@@ -21,6 +21,7 @@ def test_equal_to_stock_transformers(model, tokenizer):
     from transformers import AutoModelForCausalLM
 
     stock = AutoModelForCausalLM.from_pretrained(CHECKPOINT, dtype=torch.float32).eval()
+    stock.float()  # transformers 5.15 leaves the experts in bfloat16 whatever the dtype
     assert (logits(stock, tokenizer) - logits(model, tokenizer)).abs().max() < 1e-5
     long = PROMPT * 30  # longer than the sliding window
     assert (logits(stock, tokenizer, long) - logits(model, tokenizer, long)).abs().max() < 5e-5
@@ -104,6 +105,11 @@ def test_a_broken_folder_is_one_sentence(copy, words):
 def test_a_missing_folder_is_one_sentence(path):
     with pytest.raises(UserError, match="There is no folder"):
         load_model(path, profile="tiny")
+
+
+def test_an_unreadable_folder_is_one_sentence(monkeypatch):
+    with pytest.raises(UserError, match="Cannot read the folder .*give one that you may read"):
+        load_model("x" * 5000, profile="tiny")  # the system refuses even to look
 
 
 def test_an_unreachable_hub_is_one_sentence():

@@ -73,6 +73,13 @@ def test_faults_are_many_independent_and_mostly_fatal(sandbox):
     assert sum(verdict.correct for verdict in verdicts) < 0.15 * len(faulty)
 
 
+@pytest.mark.parametrize(("size", "words"), [(0, "at least 1"), (10**6, "ask for fewer")])
+def test_impossible_sizes_are_one_sentence(size, words):
+    """More prompts than there are once meant a loop without end."""
+    with pytest.raises(UserError, match=words):
+        load_task("math", "heldout", size)
+
+
 @pytest.mark.parametrize(("name", "split"), [("matmull", "train"), ("matmul", "test")])
 def test_unknown_names_are_one_sentence(name, split):
     with pytest.raises(UserError, match="There is no"):
