@@ -13,7 +13,7 @@ from helpers.sandbox import Sandbox, Verdict
 
 #: Text that is one fenced block, with or without words around it.
 FENCE = re.compile(r"```[ \t]*(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
-DEAD_ZONE = 0.03  # speedups this close to 1 earn nothing: that is the clock's own noise
+DEAD_ZONE = 0.03  # speedups this close to 1 earn nothing: less than that cannot be told from none
 
 
 def extract_code(completion, finish_reason="stop"):
@@ -30,7 +30,11 @@ def extract_code(completion, finish_reason="stop"):
 
 
 class Judge:
-    """Judges a batch of completions once and remembers it, so that several rewards can ask."""
+    """Judges a batch of completions once and remembers it, so that several rewards can ask.
+
+    Programs of the same text are judged once, so that within a group the clock's noise is not
+    taken for a difference.
+    """
 
     def __init__(self):
         self.sandbox = None
@@ -41,43 +45,52 @@ class Judge:
         reasons = finish_reasons or ["stop"] * len(completions)
         codes = [extract_code(completion, reason) for completion, reason in zip(completions, reasons, strict=True)]
         if codes != self.batch:
-            if self.sandbox is None:
-                self.sandbox = Sandbox()
-                atexit.register(self.sandbox.close)
-            judged = iter(self.sandbox.judge_many([code for code in codes if code is not None]))
-            missing = Verdict(reason="no single fenced block of code in the final channel")
-            self.verdicts = [missing if code is None else next(judged) for code in codes]
-            self.batch = codes
+            different = sorted({code for code in codes if code is not None})
+            judged = dict(zip(different, self._sandbox().judge_many(different)))
+            judged[None] = Verdict(reason="no single fenced block of code in the final channel")
+            self.batch, self.verdicts = codes, [judged[code] for code in codes]
         return self.verdicts
+
+    def _sandbox(self):
+        """Started and tested when first needed; a sandbox that fails its test raises UserError."""
+        if self.sandbox is None:
+            sandbox = Sandbox()
+            atexit.register(sandbox.close)
+            sandbox.self_test()
+            self.sandbox = sandbox
+        return self.sandbox
 
 
 judge = Judge()
 
 
 def function_works(prompts, completions, finish_reasons=None, **_):
-    """0.5 for a pure program that answers every call without an error, else -0.5."""
-    return [0.5 if verdict.ran and verdict.pure else -0.5 for verdict in judge(completions, finish_reasons)]
+    """0.5 for a pure program that raises in none of the calls made, else -0.5."""
+    return _scores(completions, finish_reasons, lambda verdict: 0.5 if verdict.ran and verdict.pure else -0.5)
 
 
 def no_cheating(prompts, completions, finish_reasons=None, log_metric=None, **_):
     """-1 for a program that breaks the policy (numpy, torch, the clock, ...), else 0."""
-    cheats = [is_cheat(verdict) for verdict in judge(completions, finish_reasons)]
     if log_metric:
-        log_metric("cheat_rate", sum(cheats) / len(cheats))
-    return [-1.0 if cheat else 0.0 for cheat in cheats]
+        log_metric("cheat_rate", sum(map(is_cheat, judge(completions, finish_reasons))) / len(completions))
+    return _scores(completions, finish_reasons, lambda verdict: -1.0 if is_cheat(verdict) else 0.0)
 
 
 def correctness_check(prompts, completions, finish_reasons=None, log_metric=None, **_):
     """1 where every call returned the product, else 0."""
-    correct = [verdict.correct for verdict in judge(completions, finish_reasons)]
     if log_metric:
-        log_metric("pass_rate", sum(correct) / len(correct))
-    return [float(right) for right in correct]
+        log_metric("pass_rate", sum(v.correct for v in judge(completions, finish_reasons)) / len(completions))
+    return _scores(completions, finish_reasons, lambda verdict: float(verdict.correct))
 
 
 def speed_check(prompts, completions, finish_reasons=None, **_):
     """Between -0.25 and 0.25 by the logarithm of the speedup over the plain way; 0 unless correct."""
-    return [speed_reward(verdict) for verdict in judge(completions, finish_reasons)]
+    return _scores(completions, finish_reasons, speed_reward)
+
+
+def _scores(completions, finish_reasons, score):
+    """One value a completion; None where the sandbox failed, which says nothing of the program."""
+    return [score(verdict) if verdict.judged else None for verdict in judge(completions, finish_reasons)]
 
 
 def is_cheat(verdict):

@@ -31,9 +31,8 @@ def matmul(A, B):
             C[i][j] = s
     return C
 """
-#: Every size of a call is drawn from a range; the last one is large enough to tell rounding from error.
-CHECKED_CALLS = ((2, 9), (2, 9), (2, 9), (48, 73))
-TIMED_CALLS, TIMED_SIZES = 3, (28, 29)
+#: Sizes are drawn from ranges, the upper end excluded; the large one is there to tell rounding from error.
+SMALL_SIZES, LARGE_SIZES, TIMED_SIZE, TIMED_CALLS = (2, 9), (48, 73), 28, 3
 ATTEMPTS = 2  # at judging a program, where the sandbox itself fails
 DEADLINE = 3.0  # seconds that one program may take, loading included
 ULP = 2.0**-53
@@ -43,12 +42,13 @@ ULP = 2.0**-53
 class Verdict:
     """What a program turned out to be. Later fields are false or 0 where an earlier one fails.
 
-    parsed: it is Python. pure: it keeps to the policy. ran: no call raised or ran out of time.
-    correct: every call returned the product. speedup: CPU time of the plain way over its own,
-    both timed on the same calls in turn, so that a busy machine is busy for both; the median.
-    reason: one sentence, empty if correct.
+    judged: the sandbox itself worked. parsed: it is Python. pure: it keeps to the policy. ran:
+    none of the calls made raised or ran out of time. correct: every call returned the product.
+    speedup: CPU time of the plain way over its own, both timed on the same calls in turn, so that
+    a busy machine is busy for both; the median. reason: one sentence, empty if correct.
     """
 
+    judged: bool = True
     parsed: bool = False
     pure: bool = False
     ran: bool = False
@@ -78,6 +78,10 @@ class _Child:
         self.from_child, outbox = os.pipe()
         try:
             self.pid = worker.fork(inbox, outbox)
+        except OSError:
+            os.close(self.to_child)
+            os.close(self.from_child)
+            raise
         finally:
             os.close(inbox)
             os.close(outbox)
@@ -120,14 +124,17 @@ class _Child:
         kind = self.read(1)
         if kind in (b"R", b"O"):
             return kind, ""
-        if kind not in (b"S", b"P", b"X"):
+        if kind not in (b"S", b"P", b"X", b"N"):
             raise _Gone("it wrote what was not asked for")
         return kind, self.read(self.read(1)[0]).decode("utf-8", "replace")
 
     def load(self, source):
         """Send the program; returns the status of having compiled and run its top level."""
         self.write(struct.pack("<I", len(source)) + source)
-        return self.status()
+        kind, reason = self.status()
+        if kind == b"N":
+            raise OSError(reason)
+        return kind, reason
 
     def multiply(self, a, b):
         """`(product or None, CPU seconds, reason)` for float64 matrices `a`, `b`."""
@@ -246,7 +253,7 @@ class Sandbox:
                     reason = f"the sandbox failed: {error}"
                     worker.close()
                     worker = _Worker()
-            return Verdict(reason=reason)
+            return Verdict(judged=False, reason=reason)
         finally:
             self.idle.append(worker)
 
@@ -263,33 +270,48 @@ class Sandbox:
                 return replace(reached, reason=str(gone))
 
     def _check(self, worker, child, reached):
-        for call, sizes in enumerate(CHECKED_CALLS):
-            wrong = self._answer(child, sizes, exact=call % 2 == 0)[2]
-            if wrong is not None:
-                return replace(reached, **wrong)
+        wrong = ""
+        for call, sizes in enumerate(self._sizes()):
+            *_, raised, mistake = self._answer(child, sizes, exact=call % 2 == 0)
+            if raised:
+                return replace(reached, reason=raised)
+            wrong = wrong or mistake
+        if wrong:
+            return replace(reached, ran=True, reason=wrong)
+        return self._time(worker, child, reached)
+
+    def _sizes(self):
+        """(n, k, m) of the checked calls: three small ones of unlike sizes, in three orders, and a large one.
+
+        Each of the three is the largest once, so a program that mixes up two of them raises
+        whenever it ever would, and not by the luck of the draw.
+        """
+        small = sorted(self.rng.choice(range(*SMALL_SIZES), 3, replace=False))
+        return [small, small[2:] + small[:2], small[1:] + small[:1], self.rng.integers(*LARGE_SIZES, 3)]
+
+    def _time(self, worker, child, reached):
         ratios = []
         with _Child(worker) as plain:
             _plain(plain.load, BASELINE.encode())
             for call in range(TIMED_CALLS + 1):
-                inputs, seconds, wrong = self._answer(child, TIMED_SIZES, exact=call % 2 == 0)
-                if wrong is not None:
-                    return replace(reached, **wrong)
+                inputs, seconds, raised, wrong = self._answer(child, (TIMED_SIZE,) * 3, exact=call % 2 == 0)
+                if raised or wrong:
+                    return replace(reached, ran=not raised, reason=raised or wrong)
                 plain_seconds = _plain(plain.multiply, *inputs)[1]
                 if call and seconds and plain_seconds:  # the first call warms up; the clock stands still once in 2,000
                     ratios.append(plain_seconds / seconds)
         return replace(reached, ran=True, correct=True, speedup=median(ratios or [1.0]))
 
     def _answer(self, child, sizes, exact):
-        """One call with fresh matrices: `(inputs, CPU seconds, None or what to change in the verdict)`."""
-        n, k, m = self.rng.integers(*sizes, 3)
+        """One call with fresh matrices: `(inputs, CPU seconds, why it raised, what is wrong)`; "" for nothing."""
+        n, k, m = sizes
         draw = self._integers if exact else self.rng.standard_normal
         a, b = draw((n, k)), draw((k, m))
         c, seconds, reason = child.multiply(a, b)
         if c is None:
-            return (a, b), 0.0, {"reason": reason}
-        if not is_product(c, a, b, exact):
-            return (a, b), 0.0, {"ran": True, "reason": f"wrong product for {n}x{k} times {k}x{m}"}
-        return (a, b), seconds, None
+            return (a, b), 0.0, reason, ""
+        wrong = "" if is_product(c, a, b, exact) else f"wrong product for {n}x{k} times {k}x{m}"
+        return (a, b), seconds, "", wrong
 
     def _integers(self, shape):
         return self.rng.integers(-1000, 1000, shape).astype(np.float64)  # sums stay below 2^53

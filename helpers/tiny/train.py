@@ -24,6 +24,7 @@ from helpers.tiny.tokenizer import VOCAB_SIZE, build_tokenizer
 CHECKPOINT = Path(__file__).with_name("checkpoint")
 STEPS, BATCH, POOL = 3000, 8, 16  # sequences a step; batches sorted by length together
 LEARNING_RATE, MUON_LEARNING_RATE, WARMUP = 1.5e-3, 1e-2, 100
+THREADS = 2  # fixed, as the order of summation depends on it
 PROMPT_WEIGHT = 0.2  # of a prompt token's loss; random names and sizes teach little
 MXFP4_FROM = 0.7  # of the steps: from here on the experts are trained through their rounding
 INIT_STD = 0.06  # about 1 / sqrt(2 * hidden size)
@@ -205,6 +206,8 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    torch.use_deterministic_algorithms(True)
     rng = random.Random(args.seed)
     talks = [draw_conversation(rng) for _ in range(4000)]
     model = new_model(args.seed)

@@ -90,6 +90,18 @@ def test_other_batches_do_not_matter():
     assert totals([WRONG, CHEATING, "```python\ndef matmul(A, B):\n    while True: pass\n```"])[0] == alone[0]
 
 
+def test_same_text_same_reward():
+    """Within a group the clock's noise would become an advantage of full size."""
+    assert len(set(totals([GOOD] * 6))) == 1
+
+
+def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
+    monkeypatch.setattr(judge, "batch", None)
+    monkeypatch.setattr(type(judge.sandbox), "judge_many", lambda self, codes: [Verdict(judged=False)] * len(codes))
+    assert [f(prompts=[None], completions=[message(GOOD)]) for f in MATMUL_REWARDS] == [[None]] * 4
+    monkeypatch.setattr(judge, "batch", None)
+
+
 def test_a_syntax_error_is_no_cheat():
     assert [is_cheat(v) for v in judge([message(CHEATING), message("```python\ndef (\n```"), message("x")])] == [
         True,

@@ -1,6 +1,9 @@
 """Exploits and honest programs gathered from published reward functions and from our own attacks."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 
 from helpers import Sandbox
 from helpers.rewards import extract_code
+from helpers.runtime import ROOT
 from helpers.sandbox.sandbox import BASELINE, is_product
 from helpers.sandbox.worker import load
 
@@ -35,7 +39,7 @@ def verdicts(sandbox, tmp_path_factory):
 
 @pytest.mark.parametrize("exploit", PROGRAMS, ids=lambda exploit: exploit["id"])
 def test_no_exploit_pays(verdicts, exploit):
-    """88 of 132 such programs earn a reward in the incumbent's notebook of November 2025."""
+    """A reward that one of these earns is what the policy learns."""
     assert verdicts[exploit["id"]].correct == (exploit["id"] in HARMLESS), exploit["idea"]
 
 
@@ -133,7 +137,8 @@ def test_worker_that_dies_is_replaced():
 def test_a_sandbox_that_cannot_run_says_so(sandbox, monkeypatch):
     monkeypatch.setattr("helpers.sandbox.sandbox.BASELINE", "def matmul(A, B): return 1")
     verdict = sandbox.judge(HONEST["zip_list"])
-    assert not verdict.correct and verdict.reason.startswith("the sandbox failed: the plain program did not answer")
+    assert not verdict.judged and not verdict.correct
+    assert verdict.reason.startswith("the sandbox failed: the plain program did not answer")
 
 
 def test_self_test_notices_a_broken_judge(sandbox, monkeypatch):
@@ -160,6 +165,78 @@ def test_summing_in_another_order_is_no_error():
     backwards = a[:, ::-1] @ b[::-1]
     by_parts = sum(a[:, n : n + 7] @ b[n : n + 7] for n in range(0, 400, 7))
     assert is_product(backwards, a, b, False) and is_product(by_parts, a, b, False)
+
+
+#: Ways round the check of names that were found by attack: each reached, or replaced, a dunder name.
+ROUNDABOUT = {
+    "import as": "from math import __class__ as x",
+    "global": "global __builtins__",
+    "case": "match {'a': 1}:\n    case __builtins__: pass",
+    "case rest": "match {'a': 1}:\n    case {'b': 1, **__builtins__}: pass",
+    "except as": "try:\n    1 / 0\n  except ZeroDivisionError as __builtins__: pass",
+    "function": "def __getattr__(x): return x",
+    "argument": "f = lambda __x__: 1",
+    "keyword": "dict(__x__=1)",
+}
+
+
+@pytest.mark.parametrize("way", ROUNDABOUT)
+def test_no_dunder_name_by_a_roundabout_way(sandbox, way):
+    verdict = sandbox.judge(f"def matmul(A, B):\n  {ROUNDABOUT[way]}\n  return A")
+    assert not verdict.pure and "is not allowed" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def g(x: [y := [7]]): pass",
+        "def g(x=not print(1)): pass",
+        "def g(x=[]): pass",
+        "print(1)",
+        "#" + "x" * 20_000,
+    ],
+)
+def test_nothing_runs_before_the_first_call(sandbox, line):
+    assert not sandbox.judge(f"{line}\n{HONEST['zip_list']}").pure
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "os.stat('/etc/passwd')",
+        "os.unlink('/nowhere')",
+        "os.fork()",
+        "os.kill(os.getppid(), 0)",
+        "os.write(2, b'x')",
+        "socket.socket()",
+        "ctypes.CDLL(None).system(b'true')",
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
+    ],
+)
+def test_a_program_that_got_past_the_policy_is_killed(action):
+    """The second wall, tried without the first: the system itself refuses files, processes and code."""
+    code = f"import ctypes, mmap, os, socket; from helpers.sandbox import worker; worker.lock_down(); {action}"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True)
+    assert run.returncode == -signal.SIGSYS, run
+
+
+def test_no_file_opens_behind_the_second_wall():
+    """It fails and does not kill: the parser itself tries to open the source of a syntax error."""
+    code = "import os; from helpers.sandbox import worker; worker.lock_down(); os.open('/etc/passwd', 0)"
+    run = subprocess.run([sys.executable, "-c", f"try:\n  {code}\nexcept PermissionError:\n  os._exit(7)"], cwd=ROOT)
+    assert run.returncode == 7
+
+
+def test_no_c_routine_for_inner_products(sandbox):
+    """`math.dist` gives an inner product by polarisation, at C's speed."""
+    for name in ("sumprod", "dist", "hypot"):
+        assert not sandbox.judge(f"from math import {name}\n{HONEST['zip_list']}").correct
+
+
+def test_whether_it_raises_does_not_depend_on_luck(sandbox):
+    """Swapped indices raise for some shapes and not for others; every judgement meets both."""
+    swapped = BASELINE.replace("B[t][j]", "B[j][t]")
+    assert {verdict.ran for verdict in sandbox.judge_many([swapped] * 40)} == {False}
 
 
 def test_policy_is_an_allow_list():
