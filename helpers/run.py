@@ -156,16 +156,23 @@ def main(arguments=None):
         given = read_parameters(args.parameters)
         profile = get_profile(given.setdefault("PROFILE", args.profile))
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
+        if given.get("ITEMS", 2) < 2:
+            raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
         GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
         folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)
         print(f"{profile}\nWriting to {folder}", flush=True)
         os.environ["HELPERS_HEADLESS"] = "1"
+        if profile.device == "cpu":  # so small a model gains nothing from threads, and loses much where cores are busy
+            os.environ.setdefault("OMP_NUM_THREADS", "1")
         for name, parameters in known_parameters().items():
             run_notebook(name, folder, {key: value for key, value in given.items() if key in parameters})
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
+        return 130
     print("\n" + summary(Path(folder), (time.monotonic() - started) / 60))
     return 0
 

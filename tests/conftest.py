@@ -4,6 +4,7 @@ import os
 
 os.environ["HELPERS_HEADLESS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as `make run` has it on the CPU
 
 import pytest
 

@@ -86,7 +86,8 @@ def test_run_folder_that_cannot_be_written(tmp_path):
         (["MAX_STEP=3"], "did you mean 'MAX_STEPS'"),
         (["MAX_STEPS"], "write NAME=value"),
         (["MAX_STEPS=many"], "MAX_STEPS must be a number; got 'many'"),
-        (["GROUP_SIZE=7"], "must be a multiple of num_generations = 7"),
+        (["GROUP_SIZE=7"], "7 does not: take 2, 4, 8, 16, 32, 64"),
+        (["ITEMS=1"], "ITEMS must be at least 2"),
         (["PROFILE=t5"], "no profile 't5'"),
     ],
 )

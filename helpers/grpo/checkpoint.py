@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
@@ -46,22 +47,28 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
         state = json.loads((folder / "trainer_state.json").read_text())
         weights = load_file(folder / "adapter_model.safetensors")
         tensors = torch.load(folder / "optimizer.pt", weights_only=True)
-    except (OSError, json.JSONDecodeError, SafetensorError) as error:
-        raise UserError(f"Cannot resume from {folder} ({error}): delete it to go on from the one before.") from error
-    written = state["settings"]
+        written = state["settings"]
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, UnpicklingError, SafetensorError) as error:
+        raise UserError(
+            f"Cannot resume from {folder} ({_first_line(error)}): delete it, to go on from the one before."
+        ) from error
     for name, value in json.loads(json.dumps(settings)).items():
         if written.get(name) != value:
             raise UserError(
                 f"{folder} was written with {name}={written.get(name)!r} and this run has {value!r}: "
-                "use the same settings, or another output folder."
+                "use the same settings, or another run folder (RUN_DIR, output_dir)."
             )
     differing = set(get_peft_model_state_dict(model)) ^ set(weights)
     if differing:
-        raise UserError(f"{folder} holds the adapter of another model ({min(differing)}): use another output folder.")
+        raise UserError(f"{folder} holds the adapter of another model ({min(differing)}): use another run folder.")
     set_peft_model_state_dict(model, weights)
     optimizer.load_state_dict(tensors["optimizer"])
     scheduler.load_state_dict(tensors["scheduler"])
     return state["step"], state["generation"] and Generation.from_dict(state["generation"])
+
+
+def _first_line(error):
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 class MetricsFile:

@@ -54,9 +54,12 @@ class GRPOConfig:
         if self.num_generations < 2:
             raise UserError("num_generations must be at least 2: an advantage compares a completion with its group.")
         if self.generation_batch_size % self.num_generations:
+            batch = self.generation_batch_size
+            fitting = [str(n) for n in range(2, batch + 1) if batch % n == 0]
             raise UserError(
-                f"per_device_train_batch_size * gradient_accumulation_steps = {self.generation_batch_size} must be a "
-                f"multiple of num_generations = {self.num_generations}: try {self._nearest_batch()}."
+                f"num_generations (GROUP_SIZE) must divide the batch of {batch} completions, that is "
+                f"per_device_train_batch_size * gradient_accumulation_steps; {self.num_generations} does not: take "
+                f"{', '.join(fitting)}, or change the batch."
             )
         for name in ("max_steps", "max_completion_length", "num_iterations", "save_steps", "save_total_limit"):
             if getattr(self, name) < 1:
@@ -85,9 +88,5 @@ class GRPOConfig:
     def generation_batch_size(self):
         """Completions of one generation."""
         return self.per_device_train_batch_size * self.gradient_accumulation_steps
-
-    def _nearest_batch(self):
-        groups = max(1, round(self.generation_batch_size / self.num_generations))
-        return f"a product of {groups * self.num_generations}"
 
     to_dict = asdict

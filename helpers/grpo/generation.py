@@ -1,7 +1,9 @@
 """One generation: prompts, completions and what the reward functions made of them."""
 
+import math
 import random
 from dataclasses import asdict, dataclass
+from numbers import Real
 
 import torch
 
@@ -58,20 +60,24 @@ def score(reward_funcs, columns, completions, trainer_state):
             log_metric=logged.__setitem__,
             **columns,
         )
-        if len(values) != len(completions):
-            raise UserError(
-                f"Reward '{function.__name__}' returned {len(values)} values for {len(completions)} completions."
-            )
-        column = torch.tensor(
-            [float("nan") if value is None else float(value) for value in values], dtype=torch.float64
-        )
-        wrong = [v for v, x in zip(values, column.tolist()) if v is not None and not abs(x) < float("inf")]
-        if wrong:
-            raise UserError(
-                f"Reward '{function.__name__}' returned {wrong[0]}: return a finite number, or None for not applicable."
-            )
-        rewards.append(column)
+        rewards.append(_column(name_of(function), values, len(completions)))
     return torch.stack(rewards, 1), logged
+
+
+def name_of(function):
+    """What a reward is called in logs."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _column(name, values, count):
+    """float64 [B] from what the reward `name` returned; None becomes NaN."""
+    if not isinstance(values, (list, tuple)) or len(values) != count:
+        returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else repr(values)
+        raise UserError(f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion.")
+    for value in values:
+        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+            raise UserError(f"Reward '{name}' returned {value!r}: return a finite number, or None for not applicable.")
+    return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float64)
 
 
 def rollout_metrics(completions, rewards, names, weights, num_generations):

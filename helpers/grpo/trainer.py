@@ -7,6 +7,7 @@ sampler's own, so the ratio corrects for what was really sampled.
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -14,7 +15,7 @@ from transformers import get_scheduler
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
 from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_checkpoint, save_checkpoint
-from helpers.grpo.generation import Generation, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.generation import Generation, name_of, prompt_indices, records, rollout_metrics, score
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
 from helpers.model.lora import check_trainable
@@ -51,7 +52,9 @@ class GRPOTrainer:
             raise UserError("train_dataset needs at least one row and a column 'prompt'.")
         self.model, self.args, self.train_dataset, self.callbacks = model, args, train_dataset, callbacks or []
         self.reward_funcs = reward_funcs if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
-        self.reward_names = [function.__name__ for function in self.reward_funcs]
+        self.reward_names = [name_of(function) for function in self.reward_funcs]
+        if args.reward_weights is not None and len(args.reward_weights) != len(self.reward_funcs):
+            raise UserError(f"{len(args.reward_weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
         self.engine = RolloutEngine(
             model,
             processing_class,
@@ -105,7 +108,7 @@ class GRPOTrainer:
         count = args.generation_batch_size // args.num_generations
         chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
         rows = self.train_dataset.select(chosen)
-        params = SamplingParams(args.temperature, args.max_completion_length, seed=args.seed * 100_003 + step)
+        params = SamplingParams(args.temperature, args.max_completion_length, seed=(args.seed * 100_003 + step) % 2**40)
         completions = self.engine.generate(rows["prompt"], params, args.num_generations)
         generated = time.monotonic()
         columns = {
@@ -124,6 +127,7 @@ class GRPOTrainer:
     def update(self, generation):
         """One optimizer step on a generation; returns its metrics."""
         started = time.monotonic()
+        self.optimizer.zero_grad()  # an interrupted step may have left a part
         self.model.train()
         sums = self.accumulate_gradients(generation.completions, self.advantages(generation))
         grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm).item()
@@ -132,7 +136,6 @@ class GRPOTrainer:
         learning_rate = self.scheduler.get_last_lr()[0]
         self.optimizer.step()
         self.scheduler.step()
-        self.optimizer.zero_grad()
         tokens = sums["tokens"]
         return {
             "loss": sums["loss"],
@@ -194,7 +197,9 @@ class GRPOTrainer:
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit"}
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
-        return {**settings, "reward_funcs": self.reward_names, "prompts": len(self.train_dataset)}
+        lora = self.model.active_peft_config
+        settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": len(self.train_dataset)}
+        return {**settings, "reward_funcs": self.reward_names}
 
     def _resume(self, where):
         folders = checkpoint_folders(self.args.output_dir)
@@ -206,6 +211,8 @@ class GRPOTrainer:
         if not folders and where in (None, True):
             return None
         folder = folders[-1] if where is True else where
+        if not Path(folder).is_dir():
+            raise UserError(f"There is no checkpoint folder {folder} to resume from.")
         step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self._settings())
         self.state.global_step = step
         return generation

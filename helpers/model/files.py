@@ -32,17 +32,23 @@ def find_folder(path):
 
 def read_config(folder):
     """The `GptOssConfig` of a checkpoint folder."""
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import GptOssConfig
 
     try:
         content = json.loads((Path(folder) / "config.json").read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        model_type = content["model_type"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(
             f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?"
         ) from error
-    if content.get("model_type") != "gpt_oss":
-        raise UserError(f"{folder} holds a {content.get('model_type')!r} model; only gpt-oss can be loaded.")
-    return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
+    if model_type != "gpt_oss":
+        raise UserError(f"{folder} holds a {model_type!r} model; only gpt-oss can be loaded.")
+    try:
+        return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
+    except (TypeError, ValueError, StrictDataclassError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{folder}/config.json does not describe a gpt-oss model ({reason}).") from error
 
 
 def read_tokenizer(folder):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
 
 from helpers.runtime import UserError
 
@@ -47,8 +48,14 @@ def load_adapter(model, folder):
         raise UserError(
             f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
         )
-    with _quiet():
-        return PeftModel.from_pretrained(model, str(folder))
+    try:
+        with _quiet():
+            return PeftModel.from_pretrained(model, str(folder))
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
+        raise UserError(
+            f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "
+            "trained on another model or profile; use another RUN_DIR, or train it again."
+        ) from error
 
 
 @contextmanager
@@ -65,7 +72,7 @@ def trainable_parameters(model):
 
 
 def weights_digest(model):
-    """SHA-256 over every frozen tensor, so that a change of a single bit shows."""
+    """SHA-256 over every frozen parameter and buffer, packed weights as their bytes."""
     digest = hashlib.sha256()
     frozen = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
     for name, tensor in sorted({**frozen, **dict(model.named_buffers())}.items()):

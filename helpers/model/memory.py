@@ -59,7 +59,7 @@ def memory_plan(profile, batch=None, length=None, config=None):
     cached = [
         min(length, config.sliding_window) if kind == "sliding_attention" else length for kind in config.layer_types
     ]
-    lora = layers * profile.lora_r * (2 * (h + q) + 2 * (h + kv))
+    lora = layers * profile.lora_r * lora_widths(profile, config)
     rows = profile.per_device_train_batch_size * length
     parts = {
         "experts, unpacked from MXFP4": experts * item,
@@ -73,6 +73,15 @@ def memory_plan(profile, batch=None, length=None, config=None):
         "logits of a tile": 2 * 1024 * config.vocab_size * 4,
     }
     return MemoryPlan(profile.name, parts, _gpu_bytes(profile))
+
+
+def lora_widths(profile, config):
+    """Rows and columns together of the adapted matrices of one layer."""
+    h, d, i = config.hidden_size, config.head_dim, config.intermediate_size
+    q, kv = config.num_attention_heads * d, config.num_key_value_heads * d
+    attention = 2 * (h + q) + 2 * (h + kv) if "attention" in profile.lora_targets else 0
+    experts = config.num_local_experts * ((h + 2 * i) + (i + h)) if "experts" in profile.lora_targets else 0
+    return attention + experts
 
 
 def known_config(profile):

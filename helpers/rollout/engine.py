@@ -86,9 +86,12 @@ class RolloutEngine:
         completions = []
         was_training = self.model.training
         self.model.eval()
-        for start in range(0, len(rows), self.max_batch_size):
-            completions += self._batch(rows[start : start + self.max_batch_size], params, (params.seed << 20) + start)
-        self.model.train(was_training)
+        try:
+            for start in range(0, len(rows), self.max_batch_size):
+                seed = ((params.seed << 20) + start) % 2**63
+                completions += self._batch(rows[start : start + self.max_batch_size], params, seed)
+        finally:
+            self.model.train(was_training)
         return completions
 
     @torch.inference_mode()

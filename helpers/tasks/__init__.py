@@ -1,5 +1,6 @@
 """Prompts, answers and data sets, drawn from generators; nothing is downloaded."""
 
+import hashlib
 import random
 from itertools import count
 
@@ -20,7 +21,8 @@ def load_task(name, split="train", size=1000, seed=0):
     name: "matmul" or "math". split: "train" or "heldout"; no text is in both.
 
     Columns: prompt (one user message), answer (str: a correct program, or the integer),
-    task, id (unique), cluster (the wording or problem family, for clustered errors).
+    task, id (a hash of the text: the same prompt has the same id everywhere), cluster (the wording
+    or problem family, for clustered errors).
     """
     from datasets import Dataset
 
@@ -40,7 +42,7 @@ def load_task(name, split="train", size=1000, seed=0):
         if is_heldout(text) == (split == "heldout") and text not in rows:
             misses = 0
             item = {"prompt": [{"role": "user", "content": text}], "answer": answer, "task": name, "cluster": cluster}
-            rows[text] = {**item, "id": f"{name}-{split}-{len(rows)}"}
+            rows[text] = {**item, "id": f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"}
     return Dataset.from_list(list(rows.values()))
 
 

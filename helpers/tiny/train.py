@@ -10,6 +10,7 @@ import json
 import math
 import random
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -143,6 +144,20 @@ def optimizers(model):
     ]
 
 
+@contextmanager
+def deterministic():
+    """The same bytes from the same seed: a fixed order of summation, whatever the machine does besides."""
+    threads, before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(THREADS)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(before)
+
+
+@deterministic()
 def train(model, tokenizer, steps, seed, log=print):
     """Next-token training on the corpus; returns the mean loss of the last tenth of the run."""
     batches, optimizer_list, losses = Batches(tokenizer, seed), optimizers(model), []
@@ -206,8 +221,6 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    torch.set_num_threads(THREADS)
-    torch.use_deterministic_algorithms(True)
     rng = random.Random(args.seed)
     talks = [draw_conversation(rng) for _ in range(4000)]
     model = new_model(args.seed)

@@ -1,10 +1,12 @@
 import math
+import random
 from itertools import product
 
 import pytest
 
 from helpers import UserError, compare, load_records, save_records
 from helpers.evaluation import mcnemar_exact, paired_difference, wilson_interval
+from helpers.evaluation.compare import paired_interval
 
 
 def records(correct, cheat=0):
@@ -59,8 +61,28 @@ def test_order_of_the_items_does_not_matter():
 def test_different_items_are_refused():
     with pytest.raises(UserError, match="same items"):
         compare(records([1, 0]), records([1, 0, 1]))
-    with pytest.raises(UserError, match="same items"):
-        compare([], [])
+
+
+@pytest.mark.parametrize("items", [0, 1])
+def test_too_few_items_are_refused(items):
+    with pytest.raises(UserError, match="cannot be compared"):
+        compare(records([1] * items), records([1] * items))
+
+
+def test_agreement_on_a_handful_is_no_null():
+    """Five items that neither solved say nothing, and the interval must show it."""
+    report = compare(records([0] * 5), records([0] * 5))
+    assert report.verdict == "inconclusive" and report.difference_interval[1] > 0.2
+
+
+def test_interval_covers_the_truth():
+    """Of 1,000 simulated comparisons about 950 must hold the true difference."""
+    rng, covered = random.Random(0), 0
+    for _ in range(1000):
+        outcomes = rng.choices(("gained", "lost", "same"), (0.2, 0.1, 0.7), k=80)
+        low, high = paired_interval(outcomes.count("gained"), outcomes.count("lost"), 80)
+        covered += low <= 0.1 <= high
+    assert 930 <= covered <= 980
 
 
 def test_records_survive_the_disk(tmp_path):

@@ -175,7 +175,9 @@ def test_truncated_completions_can_be_left_out(tmp_path, prompts):
     [
         (lambda n: [float("nan")] * n, "returned nan: return a finite number"),
         (lambda n: [float("inf")] * n, "returned inf"),
-        (lambda n: [1.0] * (n - 1), "returned 7 values for 8 completions"),
+        (lambda n: [1.0] * (n - 1), "returned 7 values: return a list of 8"),
+        (lambda n: None, "returned None: return a list of 8"),
+        (lambda n: ["high"] * n, "returned 'high': return a finite number"),
     ],
 )
 def test_a_bad_reward_is_one_sentence(tmp_path, prompts, values, words):
@@ -215,7 +217,7 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path, prompts):
 def test_a_damaged_checkpoint_is_one_sentence(tmp_path, prompts):
     trainer_in(tmp_path, prompts, max_steps=1).train()
     (checkpoint_folders(tmp_path)[-1] / "trainer_state.json").write_text("{")
-    with pytest.raises(UserError, match="delete it to go on from the one before"):
+    with pytest.raises(UserError, match="delete it, to go on from the one before"):
         trainer_in(tmp_path, prompts).train(resume_from_checkpoint=True)
 
 
@@ -263,6 +265,48 @@ def test_saved_adapter_loads_and_says_the_same(tmp_path, prompts):
             assert not torch.equal(loaded(ids).logits, trainer.model(ids).logits)
 
 
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_config.json"])
+def test_a_damaged_or_foreign_adapter_is_one_sentence(tmp_path, prompts, file):
+    trainer_in(tmp_path, prompts).save_model(tmp_path / "adapter")
+    (tmp_path / "adapter" / file).write_text("{")
+    with pytest.raises(UserError, match="cannot be put on this model") as caught:
+        load_model(profile="tiny", dense="fp32", adapter=tmp_path / "adapter")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupted_step_leaves_nothing_behind(tmp_path, prompts):
+    """Gradients of the part that was done would have gone into the step that is done again."""
+    whole = trainer_in(tmp_path / "whole", prompts, max_steps=2)
+    whole.train()
+    cut = trainer_in(tmp_path / "cut", prompts, max_steps=2)
+    real, calls = cut.accumulate_gradients, []
+
+    def interrupted(*arguments):
+        result = real(*arguments)
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return result
+
+    cut.accumulate_gradients = interrupted
+    assert cut.train().global_step == 1
+    assert cut.train(resume_from_checkpoint=True).global_step == 2
+    assert same(adapter(cut), adapter(whole))
+
+
+@pytest.mark.parametrize("change", ["alpha", "missing"])
+def test_resuming_what_is_not_the_same_run_is_refused(tmp_path, prompts, change):
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    other = trainer_in(tmp_path, prompts)
+    if change == "alpha":
+        other.model.active_peft_config.lora_alpha = 99
+    where = True if change == "alpha" else tmp_path / "checkpoint-9"
+    with pytest.raises(
+        UserError, match="lora_alpha=8 and this run has 99" if change == "alpha" else "no checkpoint folder"
+    ):
+        other.train(resume_from_checkpoint=where)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -270,7 +314,7 @@ def test_saved_adapter_loads_and_says_the_same(tmp_path, prompts):
         ({"num_generations": 1}, "at least 2"),
         (
             {"num_generations": 3, "per_device_train_batch_size": 8},
-            "multiple of num_generations = 3: try a product of 9",
+            "3 does not: take 2, 4, 8, or change",
         ),
         ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"temperature": 0}, "temperature must be positive"),

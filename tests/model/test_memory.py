@@ -14,6 +14,13 @@ def test_weights_of_the_plan_are_the_model_s(model):
     assert abs(sum(plan.parts[part] for part in parts) / held - 1) < 0.01
 
 
+def test_adapter_of_the_plan_is_the_adapter(model):
+    """Parameter, gradient and two moments of Adam, four bytes each."""
+    profile = PROFILES["tiny"]
+    count = 192_512  # what `add_lora` makes of it, by tests/model/test_lora.py's arithmetic at r = 8
+    assert memory_plan(profile).parts["LoRA, gradients and Adam"] == count * 16
+
+
 def test_expert_bytes_of_the_released_model():
     """19.1 billion expert numbers, two bytes each."""
     assert memory_plan("t4").parts["experts, unpacked from MXFP4"] == 24 * 32 * 3 * 2880 * 2880 * 2

@@ -98,7 +98,7 @@ def restore_outputs(copy, source):
 def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
     """An error inside a notebook: its sentence, where to look, and the cells before it as HTML."""
     folder = run_folder(ROOT / "runs" / run_name / "bad")
-    with pytest.raises(UserError, match=r"04_grpo stopped: .* must be a multiple of num_generations = 7") as caught:
+    with pytest.raises(UserError, match=r"04_grpo stopped: .* 7 does not: take 2, 4") as caught:
         run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), "GROUP_SIZE": 7})
     assert "\n" not in str(caught.value) and str(folder / "04_grpo.ipynb") in str(caught.value)
     assert "the loss" in (folder / "04_grpo.html").read_text().lower()

@@ -36,7 +36,7 @@ def test_random_state_outside_is_untouched(engine, prompts):
 def test_sampler_and_trainer_agree_on_every_token(engine, model, prompts, temperature):
     """If the two disagree the policy gradient is that of another model."""
     completions = engine.generate(prompts, SamplingParams(temperature, 150, seed=2))
-    assert {c.finish_reason for c in completions} and all(len(c.logprobs) == len(c.token_ids) for c in completions)
+    assert all(len(c.logprobs) == len(c.token_ids) > 0 for c in completions)
     logprobs, entropy, mask = policy_logprobs(model, completions, temperature)
     for row, c in enumerate(completions):
         assert int(mask[row].sum()) == len(c.token_ids)
