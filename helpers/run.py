@@ -105,7 +105,7 @@ def run_notebook(name, folder, parameters):
             progress_bar=False,
             stdout_file=progress,
             on_cell_start=progress.cell_started,
-            extra_arguments=["--log-level=40"],  # the kernel would warn that it talks to this process by TCP
+            extra_arguments=["--log-level=50"],  # the kernel would tell of TCP and of being stopped at the end
         )
     except PapermillExecutionError as error:
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
