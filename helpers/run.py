@@ -30,14 +30,16 @@ def known_parameters():
     }
 
 
-def read_parameters(pairs):
+def read_parameters(pairs, known):
     """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; a value is text where the default is, else a number.
+
+    known: what `known_parameters` gives.
 
     Raises UserError for what is no such pair, for a name that no notebook has, and for a value
     of another kind than the default's.
     """
     defaults, parameters = {}, {}
-    for found in known_parameters().values():
+    for found in known.values():
         defaults.update(found)
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -153,7 +155,8 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     started = time.monotonic()
     try:
-        given = read_parameters(args.parameters)
+        known = known_parameters()
+        given = read_parameters(args.parameters, known)
         profile = get_profile(given.setdefault("PROFILE", args.profile))
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
         if given.get("ITEMS", 2) < 2:
@@ -165,7 +168,7 @@ def main(arguments=None):
         os.environ["HELPERS_HEADLESS"] = "1"
         if profile.device == "cpu":  # so small a model gains nothing from threads, and loses much where cores are busy
             os.environ.setdefault("OMP_NUM_THREADS", "1")
-        for name, parameters in known_parameters().items():
+        for name, parameters in known.items():
             run_notebook(name, folder, {key: value for key, value in given.items() if key in parameters})
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)

@@ -149,6 +149,11 @@ def did_you_mean(name, known):
     return f" (did you mean '{match}'?)" if match else ""
 
 
+def first_line(error):
+    """The first line of an exception's message, for use inside one sentence; its kind where it has none."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def versions():
     """name -> version of what a result depends on; "absent" where a package is not installed."""
     return {"python": platform.python_version(), **{name: _version(name) or "absent" for name in PACKAGES}}

@@ -87,7 +87,7 @@ def paired_interval(gained, lost, items):
 
 
 def verdict_of(difference, interval, p_value):
-    """ "win" or "regression" where the test rejects, "null" where the interval is within MARGIN."""
+    """A "win" or "regression" where the test rejects, "null" where the interval is within MARGIN."""
     if p_value < ALPHA:
         return "win" if difference > 0 else "regression"
     return "null" if -MARGIN < interval[0] and interval[1] < MARGIN else "inconclusive"

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from helpers.grpo.generation import Generation
-from helpers.runtime import UserError, whole_folder, write_whole
+from helpers.runtime import UserError, first_line, whole_folder, write_whole
 
 
 def checkpoint_folders(output_dir):
@@ -50,7 +50,7 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
         written = state["settings"]
     except (OSError, ValueError, KeyError, EOFError, RuntimeError, UnpicklingError, SafetensorError) as error:
         raise UserError(
-            f"Cannot resume from {folder} ({_first_line(error)}): delete it, to go on from the one before."
+            f"Cannot resume from {folder} ({first_line(error)}): delete it, to go on from the one before."
         ) from error
     for name, value in json.loads(json.dumps(settings)).items():
         if written.get(name) != value:
@@ -65,10 +65,6 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
     optimizer.load_state_dict(tensors["optimizer"])
     scheduler.load_state_dict(tensors["scheduler"])
     return state["step"], state["generation"] and Generation.from_dict(state["generation"])
-
-
-def _first_line(error):
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 class MetricsFile:

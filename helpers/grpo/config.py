@@ -70,7 +70,7 @@ class GRPOConfig:
     @classmethod
     def for_profile(cls, profile, output_dir, **settings):
         """The profile's defaults; `settings` that are not None replace them."""
-        micro = min(profile.per_device_train_batch_size, profile.generation_batch_size)
+        micro = profile.per_device_train_batch_size
         defaults = {
             "max_steps": profile.max_steps,
             "learning_rate": profile.learning_rate,

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from helpers.runtime import UserError
+from helpers.runtime import UserError, first_line
 
 
 def find_folder(path):
@@ -47,8 +47,7 @@ def read_config(folder):
     try:
         return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
     except (TypeError, ValueError, StrictDataclassError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{folder}/config.json does not describe a gpt-oss model ({reason}).") from error
+        raise UserError(f"{folder}/config.json does not describe a gpt-oss model ({first_line(error)}).") from error
 
 
 def read_tokenizer(folder):

@@ -8,7 +8,7 @@ from helpers.rewards.matmul import (
     judge,
     no_cheating,
     speed_check,
-)  # fmt: skip
+)
 
 __all__ = [
     "MATMUL_REWARDS",

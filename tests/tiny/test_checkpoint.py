@@ -102,15 +102,19 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
         assert not answered & set(heldout["answer"])
 
 
+def sample(loaded, prompts, seed, length=200, num_generations=1):
+    """Completions at low effort, as training and evaluation draw them."""
+    engine = RolloutEngine(
+        *loaded, max_batch_size=240, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
+    )
+    return engine.generate(prompts, SamplingParams(max_completion_length=length, seed=seed), num_generations)
+
+
 @pytest.fixture(scope="module")
 def sampled(loaded):
     """What the base model writes at temperature 1, with verdicts."""
-    model, tokenizer = loaded
-    engine = RolloutEngine(
-        model, tokenizer, max_batch_size=240, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
-    )
     prompts = load_task("matmul", "heldout", 480, seed=11)["prompt"]
-    completions = engine.generate(prompts, SamplingParams(max_completion_length=200, seed=5))
+    completions = sample(loaded, prompts, seed=5)
     verdicts = judge([c.message for c in completions], [c.finish_reason for c in completions])
     return completions, verdicts
 
@@ -190,12 +194,8 @@ def test_an_opening_does_not_decide(sampled):
 
 def test_groups_have_something_to_compare(loaded):
     """Eight answers to one prompt are rarely all right or all wrong."""
-    model, tokenizer = loaded
-    engine = RolloutEngine(
-        model, tokenizer, max_batch_size=200, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
-    )
     prompts = load_task("matmul", "train", 16, seed=3)["prompt"]
-    completions = engine.generate(prompts, SamplingParams(max_completion_length=200, seed=1), num_generations=8)
+    completions = sample(loaded, prompts, seed=1, num_generations=8)
     correct = [v.correct for v in judge([c.message for c in completions], [c.finish_reason for c in completions])]
     mixed = sum(0 < sum(correct[n : n + 8]) < 8 for n in range(0, 128, 8))
     assert mixed >= 8, mixed
@@ -203,12 +203,8 @@ def test_groups_have_something_to_compare(loaded):
 
 def test_it_knows_its_second_language(loaded):
     """Word problems, for the later task: the format is always there and the answer sometimes right."""
-    model, tokenizer = loaded
     heldout = load_task("math", "heldout", 120)
-    engine = RolloutEngine(
-        model, tokenizer, max_batch_size=120, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
-    )
-    completions = engine.generate(heldout["prompt"], SamplingParams(max_completion_length=120))
+    completions = sample(loaded, heldout["prompt"], seed=0, length=120)
     answers = [re.fullmatch(r"\\boxed\{(-?\d+)\}", c.text) for c in completions]
     assert sum(match is not None for match in answers) > 110
     assert all(c.thinking for c, match in zip(completions, answers) if match)
