@@ -33,6 +33,7 @@ _EXPORTS = {
     "save_records": "helpers.evaluation",
     "GRPOConfig": "helpers.grpo",
     "GRPOTrainer": "helpers.grpo",
+    "apply_control": "helpers.grpo",
     "read_metrics": "helpers.grpo",
     "LiveView": "helpers.display",
     "plot_comparison": "helpers.display",

@@ -91,6 +91,7 @@ class Progress:
 
 def run_notebook(name, folder, parameters):
     """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails."""
+    from nbclient.exceptions import DeadKernelError
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
     from papermill.iorw import load_notebook_node
@@ -112,6 +113,11 @@ def run_notebook(name, folder, parameters):
     except PapermillExecutionError as error:
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
         raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
+    except DeadKernelError as error:
+        raise UserError(
+            f"{name} stopped: its kernel died, for want of memory perhaps (everything up to there is in {output}). "
+            "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
+        ) from error
     finally:
         if output.exists():
             write_html(output)

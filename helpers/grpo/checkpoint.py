@@ -1,9 +1,10 @@
-"""Checkpoints that exist whole or not at all, and the metrics file beside them."""
+"""What a run leaves on disk, whole or not at all: checkpoints, the last rollout, a line of metrics a step."""
 
 import json
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -14,6 +15,20 @@ from safetensors.torch import load_file
 
 from helpers.grpo.generation import Generation
 from helpers.runtime import UserError, first_line, whole_folder, write_whole
+
+ROLLOUT = "rollout.json"
+
+
+@contextmanager
+def saving_to(path):
+    """Turn what goes wrong while writing, a full disk most of all, into one sentence."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise the latter two
+        raise UserError(
+            f"Cannot write to {path} ({first_line(error)}): make room there, or choose another run folder, and run "
+            "this again; it goes on from the last whole checkpoint."
+        ) from error
 
 
 def checkpoint_folders(output_dir):
@@ -29,7 +44,8 @@ def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
     to come. Its rewards are kept with it, so that a resumed run replays a measured speed and
     does not measure again. Random numbers need no saving: each step seeds its own.
     """
-    with whole_folder(Path(output_dir) / f"checkpoint-{state['step']}") as folder:
+    path = Path(output_dir) / f"checkpoint-{state['step']}"
+    with saving_to(path), whole_folder(path) as folder:
         model.save_pretrained(folder)
         torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}, folder / "optimizer.pt")
         (folder / "trainer_state.json").write_text(json.dumps(state))
@@ -67,6 +83,24 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
     return state["step"], state["generation"] and Generation.from_dict(state["generation"])
 
 
+def save_rollout(output_dir, step, settings, generation):
+    """Keep the generation that step `step` begins with, so that a run broken off later in the step
+    neither draws nor judges again: a speed measured twice would be two speeds."""
+    path = Path(output_dir) / ROLLOUT
+    with saving_to(path):
+        write_whole(path, json.dumps({"step": step, "settings": settings, "generation": generation.to_dict()}))
+
+
+def load_rollout(output_dir, step, settings):
+    """The `Generation` kept for `step` of a run with these settings, or None."""
+    try:
+        kept = json.loads((Path(output_dir) / ROLLOUT).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    same = kept["step"] == step and kept["settings"] == json.loads(json.dumps(settings))
+    return Generation.from_dict(kept["generation"]) if same else None
+
+
 class MetricsFile:
     """One JSON object a line, each on disk before the next step starts."""
 
@@ -74,10 +108,11 @@ class MetricsFile:
         """Open for appending, dropping what was written after `last_step`."""
         self.path = Path(path)
         kept = [row for row in read_metrics(self.path) if row["step"] <= last_step]
-        write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        with saving_to(self.path):
+            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def append(self, row):
-        with open(self.path, "a", encoding="utf-8") as file:
+        with saving_to(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -19,6 +19,7 @@ class GRPOConfig:
     num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
     loss_type: "dapo" or "dr_grpo". scale_rewards: "group", "batch" or "none".
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
+    reward_timeout (ours): seconds that one call of a reward function may take.
     logging_steps, save_steps: 1 here, as a step is long and a session short.
     """
 
@@ -46,6 +47,7 @@ class GRPOConfig:
     save_steps: int = 1
     save_total_limit: int = 2
     max_minutes: float | None = None
+    reward_timeout: float = 600.0
 
     def __post_init__(self):
         for name, allowed in (("loss_type", LOSS_TYPES), ("scale_rewards", SCALES), ("lr_scheduler_type", SCHEDULES)):
@@ -64,6 +66,8 @@ class GRPOConfig:
         for name in ("max_steps", "max_completion_length", "num_iterations", "save_steps", "save_total_limit"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        if self.reward_timeout <= 0:
+            raise UserError(f"reward_timeout must be positive; got {self.reward_timeout}.")
         if self.temperature <= 0:
             raise UserError(f"temperature must be positive, the policy is what is sampled; got {self.temperature}.")
 

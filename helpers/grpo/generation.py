@@ -2,14 +2,19 @@
 
 import math
 import random
+import traceback
 from dataclasses import asdict, dataclass
 from numbers import Real
+from pathlib import Path
 
 import torch
 
 from helpers.grpo.advantages import combine_rewards, equal_groups
+from helpers.grpo.guards import time_limit
 from helpers.rollout import Completion
-from helpers.runtime import UserError
+from helpers.runtime import UserError, first_line
+
+GOES_ON = "training goes on from the last checkpoint"
 
 
 @dataclass
@@ -41,27 +46,48 @@ def prompt_indices(generation, count, size, seed):
     return indices
 
 
-def score(reward_funcs, columns, completions, trainer_state):
+def score(reward_funcs, columns, completions, trainer_state, timeout):
     """Call every reward function as TRL does, with keywords.
 
-    columns: name -> one value a completion, `prompt` among them.
+    columns: name -> one value a completion, `prompt` among them. timeout: seconds for each function.
 
-    Returns `(rewards float64 [B, R], {metric: value})`. Raises UserError for a wrong number of
-    values, or a value that is not a finite number or None.
+    Returns `(rewards float64 [B, R], {metric: value})`. Raises UserError for a function that
+    raises or takes too long, a wrong number of values, and a value that is not a finite number or None.
     """
     columns = {("prompts" if name == "prompt" else name): values for name, values in columns.items()}
     logged, rewards = {}, []
     for function in reward_funcs:
-        values = function(
-            completions=[c.message for c in completions],
-            completion_ids=[c.token_ids for c in completions],
-            finish_reasons=[c.finish_reason for c in completions],
-            trainer_state=trainer_state,
-            log_metric=logged.__setitem__,
+        arguments = {
+            "completions": [c.message for c in completions],
+            "completion_ids": [list(c.token_ids) for c in completions],
+            "finish_reasons": [c.finish_reason for c in completions],
+            "trainer_state": trainer_state,
+            "log_metric": logged.__setitem__,
             **columns,
-        )
+        }
+        values = _call(function, arguments, timeout)
         rewards.append(_column(name_of(function), values, len(completions)))
     return torch.stack(rewards, 1), logged
+
+
+def _call(function, arguments, timeout):
+    name = name_of(function)
+    try:
+        with time_limit(timeout):
+            return function(**arguments)
+    except UserError:
+        raise
+    except TimeoutError as error:
+        raise UserError(
+            f"Reward '{name}' gave no answer within reward_timeout={timeout:g} seconds: mend it or raise "
+            f"reward_timeout, and run this again; {GOES_ON}."
+        ) from error
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"Reward '{name}' raised {type(error).__name__}: {first_line(error)} "
+            f"({Path(place.filename).name}, line {place.lineno}): mend it and run this again; {GOES_ON}."
+        ) from error
 
 
 def name_of(function):
@@ -73,10 +99,14 @@ def _column(name, values, count):
     """float64 [B] from what the reward `name` returned; None becomes NaN."""
     if not isinstance(values, (list, tuple)) or len(values) != count:
         returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else repr(values)
-        raise UserError(f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion.")
+        raise UserError(
+            f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion; {GOES_ON}."
+        )
     for value in values:
         if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
-            raise UserError(f"Reward '{name}' returned {value!r}: return a finite number, or None for not applicable.")
+            raise UserError(
+                f"Reward '{name}' returned {value!r}: return a finite number, or None for not applicable; {GOES_ON}."
+            )
     return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float64)
 
 

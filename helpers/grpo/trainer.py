@@ -5,6 +5,7 @@ reference model (beta = 0, as in DAPO and TRL's default). Old log-probabilities 
 sampler's own, so the ratio corrects for what was really sampled.
 """
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,17 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import get_scheduler
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
-from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_checkpoint, save_checkpoint
-from helpers.grpo.generation import Generation, name_of, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.checkpoint import (
+    MetricsFile,
+    checkpoint_folders,
+    load_checkpoint,
+    load_rollout,
+    save_checkpoint,
+    save_rollout,
+    saving_to,
+)
+from helpers.grpo.generation import GOES_ON, Generation, name_of, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
 from helpers.model.lora import check_trainable
@@ -66,6 +76,8 @@ class GRPOTrainer:
         self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
         self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
         self.state = TrainerState(max_steps=args.max_steps)
+        self.generation = None  # where optimizer steps on it are still to come
+        self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
 
     def train(self, resume_from_checkpoint=None):
@@ -75,31 +87,43 @@ class GRPOTrainer:
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
         the uninterrupted one would have.
         """
-        generation = self._resume(resume_from_checkpoint)
+        self.generation = self._resume(resume_from_checkpoint)
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
         deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
         done = self.state.global_step >= self.args.max_steps
         try:
             while not done:
-                started = time.monotonic()
-                current = generation or self.generate(self.state.global_step)
-                updated = self.update(current)
-                self.state.global_step += 1
-                step = self.state.global_step
-                done = step >= self.args.max_steps or time.monotonic() > deadline
-                generation = None if step % self.args.num_iterations == 0 else current
-                logs = {"step": step, **current.metrics, **updated, "step_time": time.monotonic() - started}
-                metrics_file.append(logs)
-                if done or step % self.args.save_steps == 0:
-                    self._save(generation)
-                self._notify(logs, current)
+                self._notify(*self._train_step(metrics_file))
+                done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
         except KeyboardInterrupt:
-            print("Interrupted: train(resume_from_checkpoint=True) goes on from the last checkpoint.")
+            print("Interrupted: train(resume_from_checkpoint=True) goes on from the last step done.")
+        with interrupts_held():
+            if self.saved_step != self.state.global_step:
+                self._save()
         return self.state
+
+    def _train_step(self, metrics_file):
+        """One optimizer step; returns `(logs, Generation)`."""
+        started, generation = time.monotonic(), self.generation
+        if generation is None:
+            generation = self.generate(self.state.global_step)
+            save_rollout(self.args.output_dir, self.state.global_step, self._settings(), generation)
+        generated = time.monotonic()
+        sums = self.backward(generation)
+        with interrupts_held():  # the step, its line and its checkpoint: all of them or none
+            updated = self.step(sums)
+            step, now = self.state.global_step, time.monotonic()
+            self.generation = generation if step % self.args.num_iterations else None
+            seconds = {"time/update": now - generated, "step_time": now - started}
+            logs = {"step": step, **generation.metrics, **updated, **seconds}
+            metrics_file.append(logs)
+            if step % self.args.save_steps == 0:
+                self._save()
+        return logs, generation
 
     def save_model(self, folder):
         """Write the adapter as PEFT does, whole or not at all."""
-        with whole_folder(folder) as part:
+        with saving_to(folder), whole_folder(folder) as part:
             self.model.save_pretrained(part)
 
     def generate(self, step):
@@ -114,7 +138,7 @@ class GRPOTrainer:
         columns = {
             name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names
         }
-        rewards, logged = score(self.reward_funcs, columns, completions, self.state)
+        rewards, logged = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
         seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
         return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds})
@@ -124,18 +148,24 @@ class GRPOTrainer:
         total = combine_rewards(generation.rewards, self.args.reward_weights)
         return group_advantages(total, self.args.num_generations, self.args.scale_rewards)
 
-    def update(self, generation):
-        """One optimizer step on a generation; returns its metrics."""
-        started = time.monotonic()
+    def backward(self, generation):
+        """The gradient of one optimizer step, from nothing; returns sums over its tokens."""
         self.optimizer.zero_grad()  # an interrupted step may have left a part
         self.model.train()
-        sums = self.accumulate_gradients(generation.completions, self.advantages(generation))
+        return self.accumulate_gradients(generation.completions, self.advantages(generation))
+
+    def step(self, sums):
+        """Move the weights along the gradient that `backward` left; returns the step's metrics."""
         grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm).item()
-        if grad_norm != grad_norm:
-            raise UserError("The gradient is NaN: lower learning_rate, and look at the rewards and the dtype.")
+        if not math.isfinite(grad_norm):
+            raise UserError(
+                f"The gradient is {grad_norm}, so no step was taken: lower learning_rate, and look at the rewards and "
+                f"the dtype; {GOES_ON}."
+            )
         learning_rate = self.scheduler.get_last_lr()[0]
         self.optimizer.step()
         self.scheduler.step()
+        self.state.global_step += 1
         tokens = sums["tokens"]
         return {
             "loss": sums["loss"],
@@ -146,7 +176,6 @@ class GRPOTrainer:
             "clip_ratio/high_mean": sums["clipped_high"] / tokens,
             "sampling/sampling_logp_difference/mean": sums["difference"] / tokens,
             "sampling/sampling_logp_difference/max": sums["largest_difference"],
-            "time/update": time.monotonic() - started,
         }
 
     def accumulate_gradients(self, completions, advantages):
@@ -194,7 +223,7 @@ class GRPOTrainer:
 
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint."""
-        free = {"output_dir", "max_minutes", "save_steps", "save_total_limit"}
+        free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config
@@ -208,20 +237,20 @@ class GRPOTrainer:
                 f"{self.args.output_dir} holds checkpoints of an earlier run: go on with "
                 "train(resume_from_checkpoint=True), or use another output_dir."
             )
-        if not folders and where in (None, True):
-            return None
-        folder = folders[-1] if where is True else where
-        if not Path(folder).is_dir():
-            raise UserError(f"There is no checkpoint folder {folder} to resume from.")
-        step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self._settings())
-        self.state.global_step = step
-        return generation
+        settings = self._settings()
+        if folders or where not in (None, True):
+            folder = folders[-1] if where is True else where
+            if not Path(folder).is_dir():
+                raise UserError(f"There is no checkpoint folder {folder} to resume from.")
+            step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, settings)
+            self.state.global_step = self.saved_step = step
+            return generation or load_rollout(self.args.output_dir, step, settings)
+        self._save()  # a full disk shows now, and running again starts from these weights
+        return None
 
-    def _save(self, generation):
-        args = self.args
-        state = {
-            "step": self.state.global_step,
-            "settings": self._settings(),
-            "generation": generation and generation.to_dict(),
-        }
+    def _save(self):
+        args, step = self.args, self.state.global_step
+        kept = self.generation and self.generation.to_dict()
+        state = {"step": step, "settings": self._settings(), "generation": kept}
         save_checkpoint(args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit)
+        self.saved_step = step

@@ -1,0 +1,162 @@
+"""Whatever breaks a run off, it resumes to the bytes it would have reached; nothing half-written counts."""
+
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import threading
+import time
+
+import pytest
+
+from helpers import UserError, read_metrics
+from helpers.grpo.checkpoint import checkpoint_folders, load_rollout
+from tests.grpo.small import adapter, same, timeless, toy_reward, trainer_in
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, prompts):
+    """The uninterrupted run: its adapter, its metrics and its seconds."""
+    folder, started = tmp_path_factory.mktemp("whole"), time.monotonic()
+    trainer = trainer_in(folder, prompts)
+    trainer.train()
+    return adapter(trainer), timeless(read_metrics(folder / "metrics.jsonl")), time.monotonic() - started
+
+
+def finish(folder, prompts, whole, reward=toy_reward):
+    """Resume in `folder`, as a new session does, and compare with the uninterrupted run."""
+    trainer = trainer_in(folder, prompts, reward=reward)
+    trainer.train(resume_from_checkpoint=True)
+    assert same(adapter(trainer), whole[0])
+    assert timeless(read_metrics(folder / "metrics.jsonl")) == whole[1]
+
+
+def train_from_the_last(folder, prompts):
+    trainer_in(folder, prompts).train(resume_from_checkpoint=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sigkill_at_a_random_instant(tmp_path, prompts, whole, seed):
+    """Also while a checkpoint is being written: the rename makes it count or not."""
+    process = multiprocessing.get_context("fork").Process(target=train_from_the_last, args=(tmp_path, prompts))
+    process.start()
+    time.sleep(random.Random(seed).uniform(0.3, 1.4) * whole[2])
+    process.kill()
+    process.join()
+    assert process.exitcode in (-signal.SIGKILL, 0)
+    finish(tmp_path, prompts, whole)
+
+
+def test_stop_button_at_random_instants(tmp_path, prompts, whole):
+    """In one session: the weights in memory are those of a whole step whenever the interrupt comes."""
+    trainer, rng, interrupts = trainer_in(tmp_path, prompts), random.Random(1), 0
+    for _ in range(12):
+        timer = threading.Timer(rng.uniform(0.05, 0.5) * whole[2], os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            state = trainer.train(resume_from_checkpoint=True)
+        except KeyboardInterrupt:  # while it was loading or saving
+            state = trainer.state
+        finally:
+            timer.cancel()
+            timer.join()
+        interrupts += state.global_step < 3
+        if checkpoint_folders(tmp_path):
+            assert not list(tmp_path.glob(".checkpoint*")), "a part was left behind"
+        if state.global_step == 3:
+            break
+    assert interrupts
+    finish(tmp_path, prompts, whole)
+
+
+@pytest.mark.parametrize("limit", [200, 2_000, 100_000, 600_000])
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole, limit):
+    """Real writes that the system refuses, in the metrics, the rollout, the adapter or the optimizer's state."""
+
+    class Fill:
+        def on_log(self, args, state, *_, **__):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    trainer = trainer_in(tmp_path, prompts, callbacks=[Fill()])
+    try:
+        with pytest.raises(UserError, match=r"Cannot write to .*: make room there") as caught:
+            trainer.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert "\n" not in str(caught.value)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-0", "checkpoint-1"]
+    assert not list(tmp_path.glob(".*.part")), "a part was left behind"
+    trainer.callbacks = []
+    trainer.train(resume_from_checkpoint=True)  # in the same session, with a model that is a step ahead
+    assert same(adapter(trainer), whole[0])
+    finish(tmp_path, prompts, whole)
+
+
+def test_a_disk_that_is_full_from_the_start_says_so_before_any_work(tmp_path, prompts):
+    trainer = trainer_in(tmp_path, prompts)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(UserError, match="Cannot write to"):
+            trainer.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert trainer.state.global_step == 0 and not checkpoint_folders(tmp_path)
+
+
+def raises(values):
+    raise ZeroDivisionError("float division by zero")
+
+
+def hangs(values):
+    while True:
+        try:
+            time.sleep(60)
+        except Exception:  # swallows what would stop it, as rewards do
+            continue
+
+
+FAULTS = {
+    "raises": (raises, r"raised ZeroDivisionError: float division by zero \(test_faults.py, line \d+\): mend it"),
+    "hangs": (hangs, "no answer within reward_timeout=0.5 seconds"),
+    "nan": (lambda values: [float("nan"), *values[1:]], "returned nan: return a finite number"),
+    "short": (lambda values: values[1:], "returned 7 values: return a list of 8"),
+    "none": (lambda values: None, "returned None: return a list of 8"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reward_that_fails_is_one_sentence_and_the_run_goes_on_when_it_is_mended(tmp_path, prompts, whole, fault):
+    spoil, words = FAULTS[fault]
+
+    def toy_reward(prompts, completions, trainer_state, **_):
+        values = right(prompts, completions)
+        return spoil(values) if trainer_state.global_step == 1 else values
+
+    right = globals()["toy_reward"]
+    trainer = trainer_in(tmp_path, prompts, reward=toy_reward, reward_timeout=0.5)
+    with pytest.raises(UserError, match=words) as caught:
+        trainer.train()
+    assert "goes on from the last checkpoint" in str(caught.value) and "\n" not in str(caught.value)
+    assert trainer.state.global_step == 1
+    finish(tmp_path, prompts, whole)
+
+
+def test_a_measured_reward_is_replayed_and_not_measured_again(tmp_path, prompts):
+    """A run killed after judging and before its checkpoint: what was measured is what counts."""
+    calls = []
+
+    def measured(prompts, completions, **_):
+        calls.append(1)
+        return [random.random() for _ in completions]
+
+    trainer = trainer_in(tmp_path, prompts, reward=measured)
+    trainer.backward = lambda generation: (_ for _ in ()).throw(SystemExit)
+    with pytest.raises(SystemExit):
+        trainer.train()
+    kept = load_rollout(tmp_path, 0, trainer._settings())
+    resumed = trainer_in(tmp_path, prompts, reward=measured, max_minutes=1e-9)
+    resumed.train(resume_from_checkpoint=True)
+    assert len(calls) == 1 and resumed.state.global_step == 1
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["reward"] == kept.metrics["reward"]
+    assert load_rollout(tmp_path, 1, trainer._settings()) is None  # it was for step 0, and serves no other

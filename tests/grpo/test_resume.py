@@ -1,0 +1,125 @@
+"""A run that is broken off and taken up again."""
+
+import json
+
+import pytest
+
+from helpers import UserError, read_metrics
+from helpers.grpo.checkpoint import checkpoint_folders
+from tests.grpo.small import adapter, same, timeless, trainer_in
+
+
+class StopAfter:
+    """Breaks the run off, as a lost session does, once `step` steps are done."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_log(self, args, state, control, logs, completions):
+        if state.global_step == self.step:
+            raise SystemExit
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_resumed_run_ends_in_the_same_bytes(tmp_path, prompts, iterations):
+    """Also when it broke off between two optimizer steps on the same generation."""
+    whole = trainer_in(tmp_path / "whole", prompts, num_iterations=iterations)
+    whole.train()
+    with pytest.raises(SystemExit):
+        trainer_in(tmp_path / "cut", prompts, num_iterations=iterations, callbacks=[StopAfter(1)]).train()
+    resumed = trainer_in(tmp_path / "cut", prompts, num_iterations=iterations)
+    resumed.train(resume_from_checkpoint=True)
+    assert resumed.state.global_step == 3
+    assert same(adapter(resumed), adapter(whole))
+    rows = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "cut")]
+    assert timeless(rows[0]) == timeless(rows[1]) and [row["step"] for row in rows[1]] == [1, 2, 3]
+
+
+def test_metrics_after_the_last_checkpoint_are_dropped(tmp_path, prompts):
+    """A run that died after writing a line and before its checkpoint repeats the step, not the line."""
+    first = trainer_in(tmp_path, prompts, max_steps=1)
+    first.train()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": 2, "reward": 9.0}) + '\n{"step": 3, "rew')
+    again = trainer_in(tmp_path, prompts, max_steps=2)
+    again.train(resume_from_checkpoint=True)
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2] and rows[1]["reward"] != 9.0
+
+
+def test_checkpoints_of_other_settings_are_refused(tmp_path, prompts):
+    """Going on with another learning rate under the same name would make the metrics a lie."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    with pytest.raises(UserError, match=r"learning_rate=0\.001 and this run has 0\.01"):
+        trainer_in(tmp_path, prompts, learning_rate=0.01).train(resume_from_checkpoint=True)
+
+
+def test_a_damaged_checkpoint_is_one_sentence(tmp_path, prompts):
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    (checkpoint_folders(tmp_path)[-1] / "trainer_state.json").write_text("{")
+    with pytest.raises(UserError, match="delete it, to go on from the one before"):
+        trainer_in(tmp_path, prompts).train(resume_from_checkpoint=True)
+
+
+def test_starting_anew_over_a_run_is_refused(tmp_path, prompts):
+    """It would have mixed two runs: the new checkpoints are the lowest numbers, and dropped first."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    with pytest.raises(UserError, match="holds checkpoints of an earlier run"):
+        trainer_in(tmp_path, prompts).train()
+
+
+def test_old_checkpoints_are_dropped_and_finished_runs_stay_finished(tmp_path, prompts):
+    trainer = trainer_in(tmp_path, prompts, save_total_limit=2)
+    trainer.train()
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-2", "checkpoint-3"]
+    again = trainer_in(tmp_path, prompts)
+    again.train(resume_from_checkpoint=True)
+    assert same(adapter(again), adapter(trainer)) and again.state.log_history == []
+
+
+def test_max_minutes_stops_after_a_whole_step(tmp_path, prompts):
+    trainer = trainer_in(tmp_path, prompts, max_minutes=1e-9)
+    assert trainer.train().global_step == 1
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-1"
+
+
+def test_interrupt_keeps_the_last_step(tmp_path, prompts, capsys):
+    class Interrupt:
+        def on_log(self, args, state, *_, **__):
+            raise KeyboardInterrupt
+
+    state = trainer_in(tmp_path, prompts, callbacks=[Interrupt()]).train()
+    assert state.global_step == 1 and "goes on from the last step" in capsys.readouterr().out
+
+
+def test_an_interrupted_step_leaves_nothing_behind(tmp_path, prompts):
+    """Gradients of the part that was done would have gone into the step that is done again."""
+    whole = trainer_in(tmp_path / "whole", prompts, max_steps=2)
+    whole.train()
+    cut = trainer_in(tmp_path / "cut", prompts, max_steps=2)
+    real, calls = cut.accumulate_gradients, []
+
+    def interrupted(*arguments):
+        result = real(*arguments)
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return result
+
+    cut.accumulate_gradients = interrupted
+    assert cut.train().global_step == 1
+    assert cut.train(resume_from_checkpoint=True).global_step == 2
+    assert same(adapter(cut), adapter(whole))
+
+
+@pytest.mark.parametrize("change", ["alpha", "missing"])
+def test_resuming_what_is_not_the_same_run_is_refused(tmp_path, prompts, change):
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    other = trainer_in(tmp_path, prompts)
+    if change == "alpha":
+        other.model.active_peft_config.lora_alpha = 99
+    where = True if change == "alpha" else tmp_path / "checkpoint-9"
+    with pytest.raises(
+        UserError, match="lora_alpha=8 and this run has 99" if change == "alpha" else "no checkpoint folder"
+    ):
+        other.train(resume_from_checkpoint=where)
