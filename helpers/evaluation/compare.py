@@ -102,7 +102,7 @@ def compare(base, tuned):
     by_id = {record["id"]: record for record in tuned}
     pairs = [(record["correct"], by_id[record["id"]]["correct"]) for record in base]
     n, gained, lost = len(pairs), pairs.count((False, True)), pairs.count((True, False))
-    difference, error = paired_difference(gained, lost, n)
+    difference, _ = paired_difference(gained, lost, n)
     interval = paired_interval(gained, lost, n)
     p_value = mcnemar_exact(gained, lost)
     passed = [sum(record["correct"] for record in records) for records in (base, tuned)]
@@ -117,7 +117,7 @@ def compare(base, tuned):
         gained=gained,
         lost=lost,
         p_value=p_value,
-        smallest_visible=(Z95 + Z80) * error,
+        smallest_visible=(Z95 + Z80) * (interval[1] - interval[0]) / (2 * Z95),
         base_cheat_rate=sum(record["cheat"] for record in base) / n,
         tuned_cheat_rate=sum(record["cheat"] for record in tuned) / n,
         verdict=verdict_of(difference, interval, p_value),

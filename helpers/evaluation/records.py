@@ -14,7 +14,7 @@ def evaluate(engine, dataset, params, name):
     params: `SamplingParams`; the same seed gives both models of a comparison the same luck.
     name: of the model, kept in every record.
 
-    Returns: list[dict] with id, cluster, model, correct, cheat, reason, speedup (0 unless
+    Returns: list[dict] with id, cluster, model, ran, correct, cheat, reason, speedup (0 unless
     correct), tokens, finish_reason, thinking, completion.
     """
     completions = engine.generate(dataset["prompt"], params)
@@ -24,6 +24,7 @@ def evaluate(engine, dataset, params, name):
             "id": row["id"],
             "cluster": row["cluster"],
             "model": name,
+            "ran": verdict.ran,
             "correct": verdict.correct,
             "cheat": is_cheat(verdict),
             "reason": verdict.reason,

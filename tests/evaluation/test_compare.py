@@ -73,6 +73,7 @@ def test_agreement_on_a_handful_is_no_null():
     """Five items that neither solved say nothing, and the interval must show it."""
     report = compare(records([0] * 5), records([0] * 5))
     assert report.verdict == "inconclusive" and report.difference_interval[1] > 0.2
+    assert report.smallest_visible > 0.2  # "five items show 0 points or more" would be absurd
 
 
 def test_interval_covers_the_truth():

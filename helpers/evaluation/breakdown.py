@@ -1,0 +1,86 @@
+"""Where a difference comes from: by kind of prompt, by outcome, by fault, by speed."""
+
+from collections import Counter
+from math import log2
+from statistics import median
+
+from helpers.evaluation.compare import compare, mcnemar_exact
+
+OUTCOMES = ("correct", "wrong", "fails", "cheat")
+
+
+def outcome_of(record):
+    """One of `OUTCOMES`: "wrong" gives an answer that is no product, "fails" gives none."""
+    if record["correct"]:
+        return "correct"
+    return "cheat" if record["cheat"] else "wrong" if record["ran"] else "fails"
+
+
+def fault_of(record):
+    """The reason of a verdict without its details ("IndexError", "wrong product"); "" if correct."""
+    return record["reason"].split(" for ")[0].split(":")[0].split(" of ")[0]
+
+
+def paired(base, tuned):
+    """[(base record, tuned record)] of the same item, in the order of `base`."""
+    by_id = {record["id"]: record for record in tuned}
+    return [(record, by_id[record["id"]]) for record in base]
+
+
+def gains_by(base, tuned, key="cluster"):
+    """{value of `key`: `Report` on its items}, sorted; values with fewer than two items are left out.
+
+    A gain in all groups is a gain of the task; one that sits in a few is a trick, or luck.
+    """
+    groups = {}
+    for pair in paired(base, tuned):
+        groups.setdefault(pair[0][key], []).append(pair)
+    return {value: compare(*zip(*groups[value])) for value in sorted(groups) if len(groups[value]) > 1}
+
+
+def transition_matrix(base, tuned):
+    """{(outcome of the base, outcome of the tuned model): items}, all 16 of them."""
+    counts = Counter((outcome_of(before), outcome_of(after)) for before, after in paired(base, tuned))
+    return {(before, after): counts[before, after] for before in OUTCOMES for after in OUTCOMES}
+
+
+def fault_changes(base, tuned):
+    """[(fault, in the base, of these: now correct, the same, another; in the tuned model)], most frequent first.
+
+    A fault that only the tuned model makes stands at the end.
+    """
+    rows, pairs = [], paired(base, tuned)
+    after = Counter(fault_of(record) for record in tuned if not record["correct"])
+    before = Counter(fault_of(record) for record in base if not record["correct"])
+    for fault in sorted(before | after, key=lambda fault: (-before[fault], -after[fault], fault)):
+        now = [new for old, new in pairs if not old["correct"] and fault_of(old) == fault]
+        solved = sum(record["correct"] for record in now)
+        same = sum(not record["correct"] and fault_of(record) == fault for record in now)
+        rows.append((fault, len(now), solved, same, len(now) - solved - same, after[fault]))
+    return rows
+
+
+def speed_change(base, tuned, dead_zone=0.03):
+    """How fast correct programs are: dict of base, tuned (medians over all correct, None without any), and,
+    on the items that both solved: both (how many), ratio (median of tuned over base), faster, slower
+    (beyond `dead_zone`, what the clock cannot tell apart), p_value (exact sign test).
+
+    The medians alone mislead: the tuned model solves more items, and other ones.
+    """
+    ratios = [
+        after["speedup"] / before["speedup"]
+        for before, after in paired(base, tuned)
+        if before["correct"] and after["correct"]
+    ]
+    faster = sum(ratio > 1 + dead_zone for ratio in ratios)
+    slower = sum(ratio < 1 / (1 + dead_zone) for ratio in ratios)
+    speeds = [[record["speedup"] for record in records if record["correct"]] for records in (base, tuned)]
+    return {
+        "base": median(speeds[0]) if speeds[0] else None,
+        "tuned": median(speeds[1]) if speeds[1] else None,
+        "both": len(ratios),
+        "ratio": 2 ** median(map(log2, ratios)) if ratios else None,
+        "faster": faster,
+        "slower": slower,
+        "p_value": mcnemar_exact(faster, slower),
+    }
