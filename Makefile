@@ -3,22 +3,47 @@ PYTHON ?= python3
 PROFILE ?= auto
 PARAMS ?=
 NAME ?=
+OWNER ?=
+TAG ?=
+PYTHONS ?= python3.12 python3.13
 VENV := .venv
 READY := $(VENV)/.ready
+NEEDED := -r requirements.txt
+# `make test-py`: what needs no torch, the packages it does need, and at least how many tests that must be.
+TESTS_PY := tests/sandbox tests/rewards tests/tasks tests/evaluation/test_compare.py tests/evaluation/test_breakdown.py \
+  tests/display/test_display.py tests/test_release.py
+NEEDED_PY := numpy scipy datasets matplotlib packaging pytest pytest-timeout hypothesis PyYAML
+LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint tiny clean
+.PHONY: help run test test-slow test-py lint tiny release clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 	@echo 'PROFILE=tiny, NAME=folder-under-runs and PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
 run: $(READY) ## run the five notebooks in order; results under runs/
 	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(PARAMS)
 
-test: $(READY) ## run all tests, every notebook included
-	@$(VENV)/bin/python -m pytest
+test: $(READY) ## run all tests, every notebook included, on two to four cores
+	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+test-slow: $(READY) ## the runs that take longer: three wins, three controls, ten kills (about an hour at most)
+	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
+
+test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3.13"
+	@for python in $(PYTHONS); do "$$python" -c "" 2>/dev/null || { \
+	  echo "There is no $$python: install it, or name those you have, as in make test-py PYTHONS=python3.12." >&2; \
+	  exit 1; }; done
+	@set -e; for python in $(PYTHONS); do \
+	  venv=.venv-python$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  $(MAKE) -s $$venv/.ready VENV=$$venv PYTHON=$$python NEEDED='$(NEEDED_PY)'; \
+	  $$venv/bin/python --version; \
+	  $$venv/bin/python -m pytest $(TESTS_PY); \
+	  count=$$($$venv/bin/python -m pytest --collect-only $(TESTS_PY) | grep -c ::) || true; \
+	  [ "$$count" -ge $(LEAST_PY) ] || { \
+	    echo "Only $$count tests were found and there must be $(LEAST_PY): see to TESTS_PY in the Makefile." >&2; exit 1; }; done
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
@@ -26,8 +51,11 @@ lint: $(READY) ## check the style, notebooks included
 tiny: $(READY) ## train the embedded model anew (about ten minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
-clean: ## remove the environment, the runs and what tools left behind
-	rm -rf $(VENV) runs .ruff_cache .pytest_cache .hypothesis
+release: $(READY) ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing
+	@$(VENV)/bin/python -m helpers.release --owner='$(OWNER)' --tag='$(TAG)'
+
+clean: ## remove the environments, the runs and what tools left behind
+	rm -rf $(VENV) .venv-* runs .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian's python3 may lack ensurepip: then the environment is made without pip and filled from outside.
@@ -39,5 +67,5 @@ $(READY): requirements.txt constraints.txt
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip $(VENV)
 	@if [ -x $(VENV)/bin/pip ]; then PIP='$(VENV)/bin/python -m pip'; \
 	  else PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; fi; \
-	  $$PIP install -q --disable-pip-version-check -r requirements.txt -c constraints.txt
+	  $$PIP install -q --disable-pip-version-check $(NEEDED) -c constraints.txt
 	@touch $(READY)

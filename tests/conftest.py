@@ -1,4 +1,7 @@
-"""Shared fixtures: the embedded model, loaded once, and one sandbox."""
+"""Shared fixtures: the embedded model, loaded once, and one sandbox.
+
+`helpers` fetches each name when it is first used, so this needs no torch (`make test-py`).
+"""
 
 import os
 
@@ -8,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # as `make run` has it on the CPU
 
 import pytest
 
-from helpers import Sandbox, load_model
+import helpers
 from helpers.runtime import PROFILES
 
 CHECKPOINT = PROFILES["tiny"].model
@@ -17,7 +20,7 @@ CHECKPOINT = PROFILES["tiny"].model
 @pytest.fixture(scope="session")
 def loaded():
     """The embedded model in fp32, exact, with its tokenizer; frozen, so tests may share it."""
-    return load_model(profile="tiny", dense="fp32")
+    return helpers.load_model(profile="tiny", dense="fp32")
 
 
 @pytest.fixture
@@ -32,5 +35,5 @@ def tokenizer(loaded):
 
 @pytest.fixture(scope="session")
 def sandbox():
-    with Sandbox() as sandbox:
+    with helpers.Sandbox() as sandbox:
         yield sandbox

@@ -12,16 +12,16 @@ import helpers
 from helpers.runtime import ROOT
 
 HELPERS = ROOT / "helpers"
-ROOMS = "runtime kernels model rollout sandbox rewards tasks evaluation grpo display tiny run".split()
+ROOMS = "runtime kernels model rollout sandbox rewards tasks evaluation grpo display tiny run release".split()
 #: Rooms that may use less than all earlier ones.
-ONLY = {"kernels": {"runtime"}, "sandbox": {"runtime"}, "display": {"runtime"}, "runtime": set()}
+ONLY = {"runtime": set(), **dict.fromkeys("kernels sandbox display release".split(), {"runtime"})}
 BUDGET = {
     "kernels": 700, "model": 800, "rollout": 800, "sandbox": 700, "rewards+tasks": 1100, "evaluation": 500,
     "grpo": 900, "display": 350, "tiny": 350,
 }  # fmt: skip
 TOP_LEVEL = {
     "notebooks", "helpers", "tests", "requirements.txt", "constraints.txt", "Makefile", "README.md", "LICENSE",
-    "pyproject.toml",
+    "pyproject.toml", "CITATION.cff",
 }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_top_level_and_ignored_files():
     if not tracked:
         pytest.skip("not a git checkout")
     assert {name.split("/")[0] for name in tracked if not name.startswith(".")} <= TOP_LEVEL
-    for place in (".venv/x", "runs/x/01_load.ipynb", "helpers/__pycache__/x.pyc"):
+    for place in (".venv/x", ".venv-python3.12/x", "runs/x/01_load.ipynb", "helpers/__pycache__/x.pyc"):
         assert subprocess.run(["git", "check-ignore", "-q", place], cwd=ROOT).returncode == 0, place
 
 
