@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.grpo import GRPOConfig
 from helpers.runtime import ROOT, UserError, did_you_mean, get_profile, run_folder, write_whole
 
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
@@ -31,7 +30,7 @@ def known_parameters():
 
 
 def read_parameters(pairs, known):
-    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; a value is text where the default is, else a number.
+    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; a value is text, a number, or True or False, as the default is.
 
     known: what `known_parameters` gives.
 
@@ -49,11 +48,15 @@ def read_parameters(pairs, known):
             raise UserError(
                 f"No notebook has a parameter '{name}'{did_you_mean(name, defaults)}: there are {', '.join(defaults)}."
             )
-        parameters[name] = text if isinstance(defaults[name], str) else _number(name, text)
+        parameters[name] = text if isinstance(defaults[name], str) else _value(name, text, defaults[name])
     return parameters
 
 
-def _number(name, text):
+def _value(name, text, default):
+    if isinstance(default, bool):
+        if text not in ("True", "False"):
+            raise UserError(f"{name} must be True or False; got '{text}'.")
+        return text == "True"
     try:
         value = float(text)
         return int(value) if value == int(value) else value
@@ -146,6 +149,7 @@ def summary(folder, minutes):
             ("McNemar exact p", f"{report['p_value']:.2g}"),
             ("verdict", report["verdict"]),
             ("cheating", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
+            *([("control", control)] if (control := report["origin"]["control"]) else []),
             ("minutes", f"{minutes:.1f}"),
             ("report", str((folder / "05_evaluate.html").resolve())),
         ]
@@ -163,10 +167,13 @@ def main(arguments=None):
     try:
         known = known_parameters()
         given = read_parameters(args.parameters, known)
-        profile = get_profile(given.setdefault("PROFILE", args.profile))
-        name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
         if given.get("ITEMS", 2) < 2:
             raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
+        profile = get_profile(given.setdefault("PROFILE", args.profile))
+        name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
+        from helpers.grpo import GRPOConfig, apply_control  # seconds of imports that a mistake above need not wait for
+
+        apply_control(given.get("CONTROL", ""), [])
         GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
         folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)

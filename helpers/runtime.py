@@ -95,8 +95,9 @@ def get_profile(name="auto"):
     """
     if isinstance(name, Profile):
         return name
+    profile = None if name == "auto" else named_profile(name)
     gpu, memory_gib = _gpu()
-    if name == "auto":
+    if profile is None:
         fitting = [
             profile for profile in PROFILES.values() if profile.device == "cuda" and profile.needs_gib <= memory_gib
         ]
@@ -109,7 +110,6 @@ def get_profile(name="auto"):
             else "There is no GPU"
         )
         return replace(PROFILES["tiny"], why=f"{why}, so this is the embedded model.")
-    profile = named_profile(name)
     if profile.device == "cuda" and not gpu:
         raise UserError(
             f"Profile '{name}' needs an NVIDIA GPU and there is none: in Colab choose Runtime > Change runtime type > "

@@ -89,6 +89,8 @@ def test_run_folder_that_cannot_be_written(tmp_path):
         (["GROUP_SIZE=7"], "7 does not: take 2, 4, 8, 16, 32, 64"),
         (["ITEMS=1"], "ITEMS must be at least 2"),
         (["PROFILE=t5"], "no profile 't5'"),
+        (["SPEED=no"], "SPEED must be True or False; got 'no'"),
+        (["CONTROL=shufle"], "did you mean 'shuffle'"),
     ],
 )
 def test_make_run_answers_a_mistake_with_one_sentence(arguments, words):

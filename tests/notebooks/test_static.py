@@ -44,7 +44,7 @@ def test_valid_and_made_for_colab(name):
 def test_first_cell_says_what_and_offers_colab(name):
     first = read(name).cells[0]
     assert first.cell_type == "markdown" and first.source.startswith(f"# {int(name[:2])} · ")
-    assert f"/notebooks/{name}.ipynb)" in first.source and "once the project is published" in first.source
+    assert f"/notebooks/{name}.ipynb)" in first.source
 
 
 @NAMES
@@ -77,16 +77,6 @@ def test_every_name_from_helpers_exists(name):
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.ImportFrom) and node.module == "helpers":
                 assert {alias.name for alias in node.names} <= set(helpers.__all__)
-
-
-@NAMES
-def test_checked_cells_have_something_to_compare(name):
-    """nbval passes a cell without stored output or count: a check that compares nothing."""
-    checked = tagged(name, "nbval-check-output")
-    assert len(checked) >= 2
-    for cell in checked:
-        text = "".join(output.get("text", "") for output in cell.outputs if output.output_type == "stream")
-        assert cell.execution_count and text.strip(), cell.source
 
 
 @NAMES
