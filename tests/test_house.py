@@ -67,6 +67,13 @@ def test_line_budget():
         assert len(path.read_text().splitlines()) <= 330, f"{path} is too long"
 
 
+def test_the_map_in_the_readme_is_the_house():
+    """A map with a room that is gone, or without one that is there, costs a reader the evening."""
+    block = (ROOT / "README.md").read_text().split("## The map")[1].split("```")[1]
+    shown = re.findall(r"^  ([a-z]+)(?:/|\.py) ", block, re.M)
+    assert shown == ROOMS and {room_of(path) for path in sources()} == set(ROOMS)
+
+
 def test_functions_fit_a_screen():
     """A function longer than a screen hides what it does."""
     for path in sources():

@@ -5,6 +5,8 @@ reference model (beta = 0, as in DAPO and TRL's default). Old log-probabilities 
 sampler's own, so the ratio corrects for what was really sampled.
 """
 
+import hashlib
+import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -24,7 +26,7 @@ from helpers.grpo.checkpoint import (
     save_rollout,
     saving_to,
 )
-from helpers.grpo.generation import GOES_ON, Generation, name_of, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.generation import Generation, name_of, prompt_indices, records, rollout_metrics, score
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
@@ -63,6 +65,10 @@ class GRPOTrainer:
         self.model, self.args, self.train_dataset, self.callbacks = model, args, train_dataset, callbacks or []
         self.reward_funcs = reward_funcs if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         self.reward_names = [name_of(function) for function in self.reward_funcs]
+        if len(set(self.reward_names)) < len(self.reward_names):
+            raise UserError(
+                f"Two rewards have one name in {self.reward_names}: give each function a __name__ of its own."
+            )
         if args.reward_weights is not None and len(args.reward_weights) != len(self.reward_funcs):
             raise UserError(f"{len(args.reward_weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
         self.engine = RolloutEngine(
@@ -72,6 +78,7 @@ class GRPOTrainer:
             max_length=model.config.max_position_embeddings,
             chat_template_kwargs=args.chat_template_kwargs,
         )
+        self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
         self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
@@ -159,8 +166,8 @@ class GRPOTrainer:
         grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm).item()
         if not math.isfinite(grad_norm):
             raise UserError(
-                f"The gradient is {grad_norm}, so no step was taken: lower learning_rate, and look at the rewards and "
-                f"the dtype; {GOES_ON}."
+                f"The gradient is {grad_norm}, so no step was taken: look at the rewards and the dtype, and start in a "
+                "new run folder with a lower learning_rate."
             )
         learning_rate = self.scheduler.get_last_lr()[0]
         self.optimizer.step()
@@ -227,7 +234,7 @@ class GRPOTrainer:
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config
-        settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": len(self.train_dataset)}
+        settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
         return {**settings, "reward_funcs": self.reward_names}
 
     def _resume(self, where):

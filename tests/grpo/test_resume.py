@@ -112,14 +112,17 @@ def test_an_interrupted_step_leaves_nothing_behind(tmp_path, prompts):
     assert same(adapter(cut), adapter(whole))
 
 
-@pytest.mark.parametrize("change", ["alpha", "missing"])
-def test_resuming_what_is_not_the_same_run_is_refused(tmp_path, prompts, change):
+def test_resuming_with_another_adapter_or_other_prompts_is_refused(tmp_path, prompts):
+    """As many prompts, but not the same ones: the second half would have trained on something else."""
     trainer_in(tmp_path, prompts, max_steps=1).train()
     other = trainer_in(tmp_path, prompts)
-    if change == "alpha":
-        other.model.active_peft_config.lora_alpha = 99
-    where = True if change == "alpha" else tmp_path / "checkpoint-9"
-    with pytest.raises(
-        UserError, match="lora_alpha=8 and this run has 99" if change == "alpha" else "no checkpoint folder"
-    ):
-        other.train(resume_from_checkpoint=where)
+    other.model.active_peft_config.lora_alpha = 99
+    with pytest.raises(UserError, match="lora_alpha=8 and this run has 99"):
+        other.train(resume_from_checkpoint=True)
+    with pytest.raises(UserError, match="written with prompts="):
+        trainer_in(tmp_path, prompts.select(range(11, -1, -1))).train(resume_from_checkpoint=True)
+
+
+def test_a_missing_checkpoint_folder_is_one_sentence(tmp_path, prompts):
+    with pytest.raises(UserError, match="no checkpoint folder"):
+        trainer_in(tmp_path, prompts).train(resume_from_checkpoint=tmp_path / "checkpoint-9")

@@ -104,6 +104,12 @@ def test_a_bad_reward_is_one_sentence(tmp_path, prompts, values, words):
     assert "'odd'" in str(caught.value)
 
 
+def test_two_rewards_of_one_name_are_refused(tmp_path, prompts):
+    """Logged under one name, one of them would have vanished from every table."""
+    with pytest.raises(UserError, match="Two rewards have one name"):
+        trainer_in(tmp_path, prompts, reward=[toy_reward, toy_reward])
+
+
 def test_rewards_are_called_as_trl_calls_them(tmp_path, prompts):
     seen = {}
 

@@ -9,10 +9,11 @@ import sys
 import nbformat
 import pytest
 
-from helpers.run import NOTEBOOKS, known_parameters, run_notebook, source_of
+from helpers.run import NOTEBOOKS, run_notebook, source_of
 from helpers.runtime import ROOT, UserError, run_folder
+from tests.notebooks.checking import SMALL, prepare, run_nbval
 
-SMALL = {"PROFILE": "tiny", "MAX_STEPS": 2, "ITEMS": 24, "FALLBACK_STEPS": 1}
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,7 @@ def git_status():
 def test_in_order(run_name):
     """`make run` with two steps: the whole chain, its files, and a closing table; nothing else is touched."""
     before = git_status()
-    pairs = [f"{name}={value}" for name, value in SMALL.items() if name != "PROFILE"]
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", run_name, *pairs]
+    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", run_name, "MAX_STEPS=2", "ITEMS=24"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     folder = ROOT / "runs" / run_name
@@ -60,39 +60,12 @@ def test_in_order(run_name):
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_alone_and_as_stored(run_name, name):
     """Opened on its own, with small parameters: the checked cells print what the committed notebook shows."""
-    from papermill import execute_notebook
-
     folder = ROOT / "runs" / run_name / "alone" / name
     folder.mkdir(parents=True)
-    given = {**SMALL, "MAX_STEPS": 1, "ITEMS": 16, "RUN_DIR": str(folder / "run")}
-    parameters = {key: value for key, value in given.items() if key in known_parameters()[name]}
     copy = folder / f"{name}.ipynb"
-    execute_notebook(str(source_of(name)), str(copy), parameters, prepare_only=True, progress_bar=False)
-    restore_outputs(copy, source_of(name))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--nbval-lax",
-        "--nbval-current-env",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        str(copy),
-    ]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-1000:]
-
-
-def restore_outputs(copy, source):
-    """Papermill empties the notebook it prepares; nbval needs the stored outputs to compare with."""
-    stored = {cell.id: cell for cell in nbformat.read(source, 4).cells}
-    notebook = nbformat.read(copy, 4)
-    for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
-        if cell.id in stored:
-            cell.outputs = stored[cell.id].outputs
-        cell.execution_count = count
-    nbformat.write(notebook, copy)
+    prepare(source_of(name), copy, {**SMALL, "RUN_DIR": str(folder / "run")})
+    status, _, output = run_nbval(copy)
+    assert status == 0, output
 
 
 def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
@@ -102,3 +75,14 @@ def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
         run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), "GROUP_SIZE": 7})
     assert "\n" not in str(caught.value) and str(folder / "04_grpo.ipynb") in str(caught.value)
     assert "the loss" in (folder / "04_grpo.html").read_text().lower()
+
+
+def test_a_kernel_that_dies_is_one_sentence(tmp_path, monkeypatch):
+    """Out of memory, most often; the reader needs to know that running again goes on, and no traceback."""
+    cells = [nbformat.v4.new_code_cell(source) for source in ("print(1 + 1)", "import os; os.kill(os.getpid(), 9)")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": KERNEL}), tmp_path / "dies.ipynb")
+    monkeypatch.setattr("helpers.run.source_of", lambda name: tmp_path / f"{name}.ipynb")
+    folder = run_folder(tmp_path / "run")
+    with pytest.raises(UserError, match="dies stopped: its kernel died.*goes on from its last checkpoint") as caught:
+        run_notebook("dies", folder, {})
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,53 @@
+"""The checks in the notebooks must bite: each notebook fails when a helper is wrong."""
+
+import shutil
+
+import nbformat
+import pytest
+
+from helpers.run import NOTEBOOKS, source_of
+from helpers.runtime import ROOT
+from tests.notebooks.checking import SMALL, prepare, run_nbval, tags, toothless
+from tests.notebooks.faults import FAULTS, table
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_checks_can_bite(name):
+    assert toothless(nbformat.read(source_of(name), 4)) == []
+
+
+@pytest.mark.parametrize("spoil", ["outputs", "counts", "tags"])
+def test_a_notebook_whose_checks_compare_nothing_is_noticed(spoil):
+    """What stripping tools leave: nbval runs it, compares nothing, and passes."""
+    notebook = nbformat.read(source_of("03_rewards"), 4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and spoil == "outputs":
+            cell.outputs = []
+        elif cell.cell_type == "code" and spoil == "counts":
+            cell.execution_count = None
+        elif spoil == "tags":
+            cell.metadata.pop("tags", None)
+    assert toothless(notebook)
+
+
+def test_every_notebook_has_faults_of_its_own():
+    assert {fault[0] for fault in FAULTS} == set(NOTEBOOKS) and len(FAULTS) >= 10
+    assert table() in (ROOT / "tests" / "README.md").read_text(), "python -m tests.notebooks.faults has the new table"
+
+
+@pytest.mark.parametrize(("name", "file", "right", "wrong", "what"), FAULTS, ids=[f"{f[0]}: {f[4]}" for f in FAULTS])
+def test_a_broken_helper_fails_the_notebook(tmp_path, name, file, right, wrong, what):
+    """In a copy of the project, with the one wrong line; the cell that fails is a checked one or asserts."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "helpers", tmp_path / "helpers", ignore=ignore)
+    shutil.copy(ROOT / "requirements.txt", tmp_path)
+    text = (tmp_path / "helpers" / file).read_text()
+    assert text.count(right) == 1, "the helper has changed: mend this fault"
+    (tmp_path / "helpers" / file).write_text(text.replace(right, wrong))
+    copy = tmp_path / "notebooks" / f"{name}.ipynb"
+    copy.parent.mkdir()
+    prepare(source_of(name), copy, {**SMALL, "RUN_DIR": str(tmp_path / "run")})
+    status, failed, output = run_nbval(copy)
+    code = [cell for cell in nbformat.read(copy, 4).cells if cell.cell_type == "code"]
+    assert status == 1 and failed is not None, f"{name} did not notice: {what}\n{output}"
+    assert "nbval-check-output" in tags(code[failed]), f"cell {failed} failed, which is no check\n{output}"
