@@ -35,11 +35,11 @@ def carried(repo, tag):
     code = f'REPO, TAG = "https://github.com/{repo}", "{tag}"', f'Path.cwd() / "{repo.partition("/")[2]}"'
     setup = [json.dumps(piece)[1:-1] for piece in code]
     return {
-        "pyproject.toml": [f'\nrepo = "{repo}"\n', f'\ntag = "{tag}"\n'],
         "CITATION.cff": [f'\nversion: "{tag[1:]}"\n', f'\nrepository-code: "https://github.com/{repo}"\n'],
         "helpers/__init__.py": [f'\n__version__ = "{tag[1:]}"\n'],
         "README.md": list(badges.values()),
         **{f"notebooks/{name}.ipynb": [badges[name], *setup] for name in notebooks},
+        "pyproject.toml": [f'\nrepo = "{repo}"\n', f'\ntag = "{tag}"\n'],  # last: until then the old address holds
     }
 
 
@@ -55,6 +55,8 @@ def check_names(owner, tag):
 
 def rewritten(name, text, old, new):
     """The text of one file at the new address. old, new: the pieces it carries. Raises UserError where one is amiss."""
+    if all(text.count(piece) == 1 for piece in new):
+        return text  # a release that was broken off got so far
     if note := NOTES.get(Path(name).suffix):
         text, found = re.subn(note, "", text, flags=re.M)
         expected = any(f"/{PLACEHOLDER}/" in piece for piece in old)
@@ -85,7 +87,10 @@ def release(owner, tag):
         if after != text:
             changed[name] = after
     for name, text in changed.items():
-        write_whole(ROOT / name, text)
+        try:
+            write_whole(ROOT / name, text)
+        except OSError as error:
+            raise UserError(f"Cannot write {name} ({error.strerror}): mend that and run this again.") from error
     return new_repo, list(changed)
 
 

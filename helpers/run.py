@@ -116,7 +116,7 @@ def run_notebook(name, folder, parameters):
     except PapermillExecutionError as error:
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
         raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
-    except DeadKernelError as error:
+    except (DeadKernelError, RuntimeError) as error:  # the latter where it died before it was ready
         raise UserError(
             f"{name} stopped: its kernel died, for want of memory perhaps (everything up to there is in {output}). "
             "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
@@ -137,6 +137,8 @@ def write_html(path):
 def summary(folder, minutes):
     """The closing table, from what 05_evaluate wrote."""
     report = json.loads((folder / "report.json").read_text())
+    origin = report["origin"]
+    rewards = ", ".join(origin["settings"]["reward_funcs"])
 
     def share(rate, interval):
         return f"{rate:.1%}  [{interval[0]:.1%}, {interval[1]:.1%}]"
@@ -149,7 +151,7 @@ def summary(folder, minutes):
             ("McNemar exact p", f"{report['p_value']:.2g}"),
             ("verdict", report["verdict"]),
             ("cheating", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
-            *([("control", control)] if (control := report["origin"]["control"]) else []),
+            ("trained", f"{origin['step']} steps, learning rate {origin['settings']['learning_rate']:g}, on {rewards}"),
             ("minutes", f"{minutes:.1f}"),
             ("report", str((folder / "05_evaluate.html").resolve())),
         ]

@@ -94,6 +94,17 @@ def test_a_release_moves_everything_and_nothing_else(copy):
     assert "already" in release(copy, *SECOND).stdout and files(copy) == after
 
 
+def test_a_release_that_was_broken_off_is_finished_by_the_next(copy):
+    """The constant is written last, so the old address still holds and nothing is found missing."""
+    before = files(copy)
+    release(copy, *FIRST)
+    after = files(copy)
+    for name in ("pyproject.toml", f"notebooks/{NOTEBOOKS[-1]}.ipynb", "README.md"):
+        (copy / name).write_bytes(before[name])
+    run = release(copy, *FIRST)
+    assert run.returncode == 0 and files(copy) == after, run.stderr
+
+
 @pytest.mark.parametrize(
     ("owner", "tag", "words"),
     [

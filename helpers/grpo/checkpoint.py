@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -24,10 +25,10 @@ def saving_to(path):
     """Turn what goes wrong while writing, a full disk most of all, into one sentence."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors raise the latter two
+    except (OSError, SafetensorError) as error:
         raise UserError(
-            f"Cannot write to {path} ({first_line(error)}): make room there, or choose another run folder, and run "
-            "this again; it goes on from the last whole checkpoint."
+            f"Cannot write to {path} ({first_line(error)}): make room there and run this again; it goes on from the "
+            "last whole checkpoint."
         ) from error
 
 
@@ -47,7 +48,9 @@ def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
     path = Path(output_dir) / f"checkpoint-{state['step']}"
     with saving_to(path), whole_folder(path) as folder:
         model.save_pretrained(folder)
-        torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}, folder / "optimizer.pt")
+        tensors = BytesIO()  # straight to a full disk, torch would speak of an unexpected position
+        torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}, tensors)
+        (folder / "optimizer.pt").write_bytes(tensors.getbuffer())
         (folder / "trainer_state.json").write_text(json.dumps(state))
     for old in checkpoint_folders(output_dir)[:-keep]:
         shutil.rmtree(old)
@@ -85,7 +88,8 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
 
 def save_rollout(output_dir, step, settings, generation):
     """Keep the generation that step `step` begins with, so that a run broken off later in the step
-    neither draws nor judges again: a speed measured twice would be two speeds."""
+    neither draws nor judges again: a speed measured twice would be two speeds. Rewards changed in
+    between count from the next step on."""
     path = Path(output_dir) / ROLLOUT
     with saving_to(path):
         write_whole(path, json.dumps({"step": step, "settings": settings, "generation": generation.to_dict()}))

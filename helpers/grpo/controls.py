@@ -11,7 +11,7 @@ CONTROLS = ("shuffle", "flip", "freeze")
 def apply_control(name, reward_funcs, seed=0):
     """`(reward_funcs, settings)` of a control run; settings are fields of `GRPOConfig` to change.
 
-    name: "" changes nothing. "shuffle" hands each completion the rewards of another of its batch,
+    name: "" changes nothing. "shuffle" deals the rewards of a batch out again in a random order,
     so that they teach nothing: no win is possible but by luck. "flip" pays for failure: worse.
     "freeze" trains with learning rate 0: no difference at all.
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import torch
 
 from helpers.grpo.advantages import combine_rewards, equal_groups
-from helpers.grpo.guards import time_limit
+from helpers.grpo.guards import LimitReached, time_limit
 from helpers.rollout import Completion
 from helpers.runtime import UserError, first_line
 
 GOES_ON = "training goes on from the last checkpoint"
+#: Names and beginnings of names that a reward may not log under: the trainer's own.
+OWN_NAMES = {"step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time", "frac_reward_zero_std"}
+OWN_BEGINNINGS = ("reward", "completions/", "clip_ratio/", "sampling/", "time/")
 
 
 @dataclass
@@ -56,13 +59,19 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
     """
     columns = {("prompts" if name == "prompt" else name): values for name, values in columns.items()}
     logged, rewards = {}, []
+
+    def log_metric(name, value):
+        if name in OWN_NAMES or name.startswith(OWN_BEGINNINGS):
+            raise UserError(f"log_metric('{name}', ...): the trainer logs under that name; choose another.")
+        logged[name] = float(value)
+
     for function in reward_funcs:
         arguments = {
             "completions": [c.message for c in completions],
             "completion_ids": [list(c.token_ids) for c in completions],
             "finish_reasons": [c.finish_reason for c in completions],
             "trainer_state": trainer_state,
-            "log_metric": logged.__setitem__,
+            "log_metric": log_metric,
             **columns,
         }
         values = _call(function, arguments, timeout)
@@ -77,7 +86,7 @@ def _call(function, arguments, timeout):
             return function(**arguments)
     except UserError:
         raise
-    except TimeoutError as error:
+    except LimitReached as error:
         raise UserError(
             f"Reward '{name}' gave no answer within reward_timeout={timeout:g} seconds: mend it or raise "
             f"reward_timeout, and run this again; {GOES_ON}."
@@ -98,16 +107,24 @@ def name_of(function):
 def _column(name, values, count):
     """float64 [B] from what the reward `name` returned; None becomes NaN."""
     if not isinstance(values, (list, tuple)) or len(values) != count:
-        returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else repr(values)
+        returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else f"a {type(values).__name__}"
         raise UserError(
             f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion; {GOES_ON}."
         )
     for value in values:
-        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+        if value is not None and not _is_finite(value):
             raise UserError(
-                f"Reward '{name}' returned {value!r}: return a finite number, or None for not applicable; {GOES_ON}."
+                f"Reward '{name}' returned {repr(value)[:80]}: return a finite number, or None for not applicable; "
+                f"{GOES_ON}."
             )
     return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float64)
+
+
+def _is_finite(value):
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
 
 
 def rollout_metrics(completions, rewards, names, weights, num_generations):

@@ -6,8 +6,12 @@ import time
 from contextlib import contextmanager
 
 
+class LimitReached(Exception):
+    """What `time_limit` raises."""
+
+
 class _Late(BaseException):
-    """Not an Exception: a reward that catches everything must not catch this."""
+    """Not an Exception: a reward that catches all of those must not catch this."""
 
 
 def _in_main_thread():
@@ -33,10 +37,10 @@ def interrupts_held():
 
 @contextmanager
 def time_limit(seconds):
-    """Raise TimeoutError in a block that takes longer, by SIGALRM; outside the main thread there is no limit.
+    """Raise LimitReached in a block that takes longer, by SIGALRM; outside the main thread there is no limit.
 
-    The alarm comes again every second, as the block may swallow the first. A timer that was
-    running already is put back.
+    The alarm comes again every second, as the block may swallow the first; only a bare `except`
+    within an endless loop swallows all of them. A timer that was running already is put back.
     """
     if not _in_main_thread():
         yield
@@ -55,7 +59,7 @@ def time_limit(seconds):
         finally:
             running = False
     except _Late:
-        raise TimeoutError from None
+        raise LimitReached from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

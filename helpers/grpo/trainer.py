@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import time
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +33,10 @@ from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
 from helpers.model.lora import check_trainable
 from helpers.rollout import RolloutEngine, SamplingParams
-from helpers.runtime import UserError, whole_folder
+from helpers.runtime import UserError, whole_folder, write_whole
+
+#: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
+_moved = weakref.WeakSet()
 
 
 @dataclass
@@ -92,7 +96,7 @@ class GRPOTrainer:
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
-        the uninterrupted one would have.
+        the uninterrupted one would have; what the rewards said of the step it broke off in stands.
         """
         self.generation = self._resume(resume_from_checkpoint)
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
@@ -129,9 +133,11 @@ class GRPOTrainer:
         return logs, generation
 
     def save_model(self, folder):
-        """Write the adapter as PEFT does, whole or not at all."""
-        with saving_to(folder), whole_folder(folder) as part:
+        """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
+        with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
             self.model.save_pretrained(part)
+            state = {"step": self.state.global_step, "settings": self._settings()}
+            write_whole(part / "trainer_state.json", json.dumps(state, indent=2))
 
     def generate(self, step):
         """The `Generation` that optimizer steps from `step` on use; the same for the same weights."""
@@ -170,6 +176,7 @@ class GRPOTrainer:
                 "new run folder with a lower learning_rate."
             )
         learning_rate = self.scheduler.get_last_lr()[0]
+        _moved.add(self.model)
         self.optimizer.step()
         self.scheduler.step()
         self.state.global_step += 1
@@ -250,8 +257,18 @@ class GRPOTrainer:
             if not Path(folder).is_dir():
                 raise UserError(f"There is no checkpoint folder {folder} to resume from.")
             step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, settings)
+            newer = [other for other in folders if int(other.name.rpartition("-")[2]) > step]
+            if newer:
+                raise UserError(
+                    f"{newer[-1]} is newer than what you resume from: move it away first, or two runs would mix."
+                )
             self.state.global_step = self.saved_step = step
             return generation or load_rollout(self.args.output_dir, step, settings)
+        if self.model in _moved:
+            raise UserError(
+                "This model has been trained in this session already, and a new run would go on from there: load it "
+                "again (run the cell with load_model) before you start another."
+            )
         self._save()  # a full disk shows now, and running again starts from these weights
         return None
 

@@ -5,7 +5,7 @@ import pytest
 from helpers.evaluation import compare, fault_changes, gains_by, speed_change, transition_matrix
 
 
-def record(item, outcome, speedup=1.0, cluster="a", reason=None):
+def record(item, outcome, speedup=1.0, cluster="a", reason=None, text=None):
     reasons = {
         "correct": "",
         "wrong": "wrong product for 5x6 times 6x8",
@@ -15,7 +15,7 @@ def record(item, outcome, speedup=1.0, cluster="a", reason=None):
     return {
         "id": item, "cluster": cluster, "correct": outcome == "correct", "cheat": outcome == "cheat",
         "ran": outcome in ("correct", "wrong"), "reason": reasons[outcome] if reason is None else reason,
-        "speedup": speedup if outcome == "correct" else 0.0,
+        "speedup": speedup if outcome == "correct" else 0.0, "completion": text or f"{item} {outcome}",
     }  # fmt: skip
 
 
@@ -58,20 +58,21 @@ def test_faults_are_followed_from_the_base_to_the_tuned_model():
 def test_speed_is_compared_on_items_that_both_solved():
     """The tuned model solves harder items, more slowly: its median says it became slower, item by item it did not."""
     base = [record(0, "correct", 1.0), record(1, "correct", 0.8), record(2, "wrong"), record(3, "wrong")]
-    tuned = [
-        record(0, "correct", 1.2),
-        record(1, "correct", 0.81),
-        record(2, "correct", 0.5),
-        record(3, "correct", 0.4),
-    ]
+    tuned = [record(n, "correct", speedup, text=f"t{n}") for n, speedup in enumerate((1.2, 0.81, 0.5, 0.4))]
     change = speed_change(base, tuned)
     assert (change["base"], change["tuned"]) == (pytest.approx(0.9), pytest.approx(0.655))
-    assert (change["both"], change["faster"], change["slower"]) == (2, 1, 0)
-    assert change["ratio"] == pytest.approx((1.2 * 0.81 / 0.8) ** 0.5) and change["p_value"] == 1.0
+    assert (change["pairs"], change["faster"], change["slower"]) == (2, 1, 0)
+    assert change["ratio"] == pytest.approx((1.2 * 0.81 / 0.8) ** 0.5)
+
+
+def test_the_same_program_twice_is_no_change_of_speed():
+    """It differs by the clock alone; and one pair of programs on many items was measured once."""
+    base = [record(n, "correct", 1.0, text="a") for n in range(6)]
+    tuned = [record(n, "correct", 1.3, text="a" if n < 3 else "b") for n in range(6)]
+    change = speed_change(base, tuned)
+    assert (change["pairs"], change["faster"]) == (1, 1)
 
 
 def test_speed_without_any_item_in_common():
     change = speed_change([record(0, "correct"), record(1, "wrong")], [record(0, "wrong"), record(1, "wrong")])
-    assert change == {
-        "base": 1.0, "tuned": None, "both": 0, "ratio": None, "faster": 0, "slower": 0, "p_value": 1.0,
-    }  # fmt: skip
+    assert change == {"base": 1.0, "tuned": None, "pairs": 0, "ratio": None, "faster": 0, "slower": 0}

@@ -8,10 +8,11 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from helpers import UserError, read_metrics
-from helpers.grpo.checkpoint import checkpoint_folders, load_rollout
+from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_rollout
 from tests.grpo.small import adapter, same, timeless, toy_reward, trainer_in
 
 
@@ -50,23 +51,65 @@ def test_sigkill_at_a_random_instant(tmp_path, prompts, whole, seed):
 
 def test_stop_button_at_random_instants(tmp_path, prompts, whole):
     """In one session: the weights in memory are those of a whole step whenever the interrupt comes."""
-    trainer, rng, interrupts = trainer_in(tmp_path, prompts), random.Random(1), 0
+    trainer, rng, interrupted = trainer_in(tmp_path, prompts), random.Random(1), 0
     for _ in range(12):
         timer = threading.Timer(rng.uniform(0.05, 0.5) * whole[2], os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         try:
-            state = trainer.train(resume_from_checkpoint=True)
-        except KeyboardInterrupt:  # while it was loading or saving
-            state = trainer.state
-        finally:
+            timer.start()
+            trainer.train(resume_from_checkpoint=True)
             timer.cancel()
             timer.join()
-        interrupts += state.global_step < 3
-        if checkpoint_folders(tmp_path):
-            assert not list(tmp_path.glob(".checkpoint*")), "a part was left behind"
-        if state.global_step == 3:
+        except KeyboardInterrupt:  # while it was loading, or just after the end
+            timer.join()
+        assert not list(tmp_path.glob(".checkpoint*")), "a part was left behind"
+        if trainer.state.global_step == 3:
             break
-    assert interrupts
+        interrupted += 1
+    assert interrupted
+    finish(tmp_path, prompts, whole)
+
+
+@pytest.mark.parametrize("place", ["the schedule", "the line of metrics", "the checkpoint"])
+def test_an_interrupt_within_the_last_act_of_a_step_waits_for_its_end(tmp_path, prompts, whole, monkeypatch, place):
+    """Weights, line and checkpoint are of one step; half of it would have been saved as the whole."""
+    trainer = trainer_in(tmp_path, prompts)
+    target, name = {
+        "the schedule": (type(trainer.scheduler), "step"),
+        "the line of metrics": (MetricsFile, "append"),
+        "the checkpoint": (type(trainer.model), "save_pretrained"),
+    }[place]
+    real = getattr(target, name)
+
+    def interrupted(*arguments, **keywords):
+        if trainer.state.global_step == (1 if place == "the schedule" else 2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(target, name, interrupted)
+    state = trainer.train()
+    monkeypatch.undo()
+    assert state.global_step == 2 and [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2]
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-2"
+    finish(tmp_path, prompts, whole)
+
+
+def test_an_interrupt_while_the_last_checkpoint_is_written(tmp_path, prompts, whole, monkeypatch):
+    """With rare checkpoints the one at the end holds most of the run."""
+    trainer = trainer_in(tmp_path, prompts, save_steps=10)
+    real = trainer.model.save_pretrained
+
+    def interrupted(*arguments, **keywords):
+        if trainer.state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(trainer.model, "save_pretrained", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    monkeypatch.undo()
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-3"
     finish(tmp_path, prompts, whole)
 
 
@@ -116,12 +159,27 @@ def hangs(values):
             continue
 
 
+def hangs_on(values):
+    try:
+        time.sleep(60)
+    except BaseException:  # even this, once: the alarm comes again
+        time.sleep(60)
+
+
+def times_out(values):
+    raise TimeoutError("the read operation timed out")
+
+
 FAULTS = {
     "raises": (raises, r"raised ZeroDivisionError: float division by zero \(test_faults.py, line \d+\): mend it"),
     "hangs": (hangs, "no answer within reward_timeout=0.5 seconds"),
+    "hangs on": (hangs_on, "no answer within reward_timeout=0.5 seconds"),
+    "times out by itself": (times_out, "raised TimeoutError: the read operation timed out"),
     "nan": (lambda values: [float("nan"), *values[1:]], "returned nan: return a finite number"),
     "short": (lambda values: values[1:], "returned 7 values: return a list of 8"),
-    "none": (lambda values: None, "returned None: return a list of 8"),
+    "none": (lambda values: None, "returned a NoneType: return a list of 8"),
+    "array": (lambda values: np.array(values), "returned a ndarray: return a list of 8"),
+    "huge": (lambda values: [10**400, *values[1:]], "returned 1000.*0: return a finite number"),
 }
 
 
@@ -159,4 +217,6 @@ def test_a_measured_reward_is_replayed_and_not_measured_again(tmp_path, prompts)
     resumed.train(resume_from_checkpoint=True)
     assert len(calls) == 1 and resumed.state.global_step == 1
     assert read_metrics(tmp_path / "metrics.jsonl")[0]["reward"] == kept.metrics["reward"]
-    assert load_rollout(tmp_path, 1, trainer._settings()) is None  # it was for step 0, and serves no other
+    assert load_rollout(tmp_path, 1, trainer._settings()) is None, "it was for step 0"
+    other = trainer_in(tmp_path / "other", prompts, reward=measured, learning_rate=5e-4)
+    assert load_rollout(tmp_path, 0, other._settings()) is None, "it was of another run"

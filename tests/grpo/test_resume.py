@@ -126,3 +126,29 @@ def test_resuming_with_another_adapter_or_other_prompts_is_refused(tmp_path, pro
 def test_a_missing_checkpoint_folder_is_one_sentence(tmp_path, prompts):
     with pytest.raises(UserError, match="no checkpoint folder"):
         trainer_in(tmp_path, prompts).train(resume_from_checkpoint=tmp_path / "checkpoint-9")
+
+
+def test_a_new_run_on_a_model_that_was_trained_is_refused(tmp_path, prompts):
+    """In the same kernel, with another folder: it would start from the first run's weights, and a control would win."""
+    first = trainer_in(tmp_path / "first", prompts, max_steps=1)
+    first.train()
+    second = trainer_in(tmp_path / "second", prompts)
+    second.model = first.model
+    with pytest.raises(UserError, match="has been trained in this session already"):
+        second.train(resume_from_checkpoint=True)
+    assert not checkpoint_folders(tmp_path / "second")
+
+
+def test_an_older_checkpoint_is_not_resumed_beside_newer_ones(tmp_path, prompts):
+    """The next run would have taken the abandoned newer one for its own."""
+    trainer_in(tmp_path, prompts, max_steps=2).train()
+    with pytest.raises(UserError, match="checkpoint-2 is newer than what you resume from: move it away"):
+        trainer_in(tmp_path, prompts).train(resume_from_checkpoint=tmp_path / "checkpoint-1")
+
+
+def test_a_saved_adapter_says_where_it_comes_from(tmp_path, prompts):
+    trainer = trainer_in(tmp_path, prompts, max_steps=1)
+    trainer.train()
+    trainer.save_model(tmp_path / "adapter")
+    state = json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())
+    assert state["step"] == 1 and state["settings"]["reward_funcs"] == ["toy_reward"]

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -91,7 +92,7 @@ def test_truncated_completions_can_be_left_out(tmp_path, prompts):
         (lambda n: [float("nan")] * n, "returned nan: return a finite number"),
         (lambda n: [float("inf")] * n, "returned inf"),
         (lambda n: [1.0] * (n - 1), "returned 7 values: return a list of 8"),
-        (lambda n: None, "returned None: return a list of 8"),
+        (lambda n: None, "returned a NoneType: return a list of 8"),
         (lambda n: ["high"] * n, "returned 'high': return a finite number"),
     ],
 )
@@ -102,6 +103,27 @@ def test_a_bad_reward_is_one_sentence(tmp_path, prompts, values, words):
     with pytest.raises(UserError, match=words) as caught:
         trainer_in(tmp_path, prompts, reward=odd).train()
     assert "'odd'" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value"), [("step", 99), ("rewards/mine", 1.0), ("time/mine", 1.0)])
+def test_a_reward_may_not_log_under_the_trainers_names(tmp_path, prompts, name, value):
+    """A step of 99 in the first line would have made the metrics of a resumed run another's."""
+
+    def logging(prompts, completions, log_metric, **_):
+        log_metric(name, value)
+        return [0.0] * len(completions)
+
+    with pytest.raises(UserError, match="the trainer logs under that name"):
+        trainer_in(tmp_path, prompts, reward=logging).train()
+
+
+def test_metrics_of_any_number_type_can_be_logged(tmp_path, prompts):
+    def logging(prompts, completions, log_metric, **_):
+        log_metric("half", np.float32(0.5))
+        return [float(n) for n in range(len(completions))]
+
+    trainer_in(tmp_path, prompts, reward=logging, max_steps=1).train()
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["half"] == 0.5
 
 
 def test_two_rewards_of_one_name_are_refused(tmp_path, prompts):

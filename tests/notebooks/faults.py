@@ -1,177 +1,200 @@
 """One wrong helper at a time, and the cell that must notice: `python -m tests.notebooks.faults` prints the table.
 
-Each entry: notebook, file under helpers/, the right text, the wrong one, and what is wrong.
+Each entry: the id of the cell that fails first, file under helpers/, the right text, the wrong one, and what is wrong.
 """
 
 import sys
 
+from helpers.run import NOTEBOOKS
+
 FAULTS = [
     (
-        "01_load",
+        "01-06",
         "kernels/mxfp4.py",
         "values[(blocks & 15).int()], values[(blocks >> 4).int()]",
         "values[(blocks >> 4).int()], values[(blocks & 15).int()]",
         "high half of a byte first",
     ),
-    ("01_load", "kernels/mxfp4.py", "_BIAS = 127", "_BIAS = 126", "exponent bias 126"),
+    ("01-06", "kernels/mxfp4.py", "_BIAS = 127", "_BIAS = 126", "exponent bias 126"),
     (
-        "01_load",
+        "01-08",
         "kernels/mxfp4.py",
         "(0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)",
         "(0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 4.5)",
         "rounds 4.6 to 6",
     ),
     (
-        "01_load",
+        "01-10",
         "model/memory.py",
         '"experts, unpacked from MXFP4": experts * item',
         '"experts, unpacked from MXFP4": experts * item // 2',
         "plans half of the experts",
     ),
+    ("01-16", "model/lora.py", "r=r,", "r=r + 1,", "rank one too large"),
     (
-        "01_load",
+        "01-18",
+        "rollout/harmony.py",
+        "header.index(channel_id) + 1 :",
+        "header.index(channel_id) + 2 :",
+        "channel read one token late",
+    ),
+    (
+        "01-22",
         "rollout/engine.py",
         "self.kept.append(self.previous.gather(1, tokens))",
         "self.kept.append(self.previous.gather(1, tokens - 1))",
         "notes the log-probability of another token",
     ),
+    ("02-04", "kernels/attention.py", "(position - key < window)", "(position - key <= window)", "window of 129 keys"),
     (
-        "02_attention",
-        "kernels/attention.py",
-        "(position - key < window)",
-        "(position - key <= window)",
-        "window of 129 keys",
-    ),
-    (
-        "02_attention",
-        "kernels/attention.py",
-        "seen & (key >= left_pad[row])",
-        "seen & (key > left_pad[row])",
-        "left padding one key too long",
-    ),
-    (
-        "02_attention",
+        "02-08",
         "kernels/attention.py",
         "torch.sigmoid(lse - sinks",
         "torch.sigmoid(sinks - lse",
         "sign of the sink's share",
     ),
-    ("02_attention", "kernels/attention.py", "lse.float() * math.log(2)", "lse.float()", "log-sum-exp in base 2"),
+    ("02-08", "kernels/attention.py", "lse.float() * math.log(2)", "lse.float()", "log-sum-exp in base 2"),
     (
-        "02_attention",
+        "02-12",
         "kernels/attention.py",
         "kept = torch.sigmoid(lse -",
         "kept = torch.sigmoid(lse.detach() -",
         "gradient through the log-sum-exp dropped",
     ),
     (
-        "03_rewards",
+        "02-18",
+        "kernels/attention.py",
+        "wide = torch.promote_types(q.dtype, torch.float32)",
+        "wide = torch.float32",
+        "the reference computes in 32 bits",
+    ),
+    (
+        "02-20",
+        "kernels/attention.py",
+        "seen & (key >= left_pad[row])",
+        "seen & (key > left_pad[row])",
+        "left padding one key too long",
+    ),
+    (
+        "03-13",
         "sandbox/sandbox.py",
         "return bool((np.abs(c - product) <=",
         "return not bool((np.abs(c - product) >",
         "NaN passes the comparison",
     ),
-    ("03_rewards", "rewards/matmul.py", "return 0.25 * max(-1.0", "return 0.5 * max(-1.0", "speed counts twice"),
     (
-        "03_rewards",
+        "03-16",
         "rewards/matmul.py",
         "lambda verdict: -1.0 if is_cheat",
         "lambda verdict: 1.0 if is_cheat",
         "cheating pays",
     ),
+    ("03-18", "rewards/matmul.py", "return 0.25 * max(-1.0", "return 0.5 * max(-1.0", "speed counts twice"),
+    ("03-22", "rewards/matmul.py", 'text.count("```") != 2', 'text.count("```") < 2', "takes the first of two blocks"),
     (
-        "03_rewards",
-        "rewards/matmul.py",
-        'text.count("```") != 2',
-        'text.count("```") < 2',
-        "takes the first of two blocks",
-    ),
-    (
-        "03_rewards",
+        "03-24",
         "grpo/advantages.py",
         "(squares / (count - 1).clamp(min=1))",
         "(squares / count)",
         "standard deviation with n",
     ),
-    ("04_grpo", "grpo/losses.py", "per_token = -torch.min(", "per_token = torch.min(", "sign of the loss"),
+    ("04-04", "grpo/losses.py", "per_token = -torch.min(", "per_token = torch.min(", "sign of the loss"),
     (
-        "04_grpo",
+        "04-04",
         "grpo/losses.py",
         "ratio.clamp(1 - epsilon, 1 + epsilon_high)",
         "ratio.clamp(1 - epsilon, 1 + 2 * epsilon_high)",
         "upper clip at 1.4",
     ),
-    ("04_grpo", "grpo/losses.py", "return max(tokens, 1) if", "return tokens + 1 if", "normaliser one token too large"),
+    ("04-06", "grpo/losses.py", "return max(tokens, 1) if", "return tokens + 1 if", "normaliser one token too large"),
     (
-        "04_grpo",
+        "04-08",
         "grpo/controls.py",
         "None if value is None else -value",
         "None if value is None else value",
         "flipped control not flipped",
     ),
     (
-        "04_grpo",
-        "grpo/logprobs.py",
-        "hidden[row_B1, at_BT - 1]",
-        "hidden[row_B1, at_BT]",
-        "scores a token by its own state",
+        "04-08",
+        "grpo/controls.py",
+        "return [values[n] for n in order]",
+        "return [values[n] for n in sorted(order)]",
+        "shuffled control not shuffled",
     ),
+    ("04-08", "grpo/controls.py", '{"learning_rate": 0.0}', '{"learning_rate": 1e-3}', "frozen control not frozen"),
     (
-        "04_grpo",
+        "04-10",
         "tasks/__init__.py",
         'if is_heldout(text) == (split == "heldout")',
         "if True",
         "held-out prompts are trained on",
     ),
     (
-        "05_evaluate",
+        "04-13",
+        "grpo/logprobs.py",
+        "hidden[row_B1, at_BT - 1]",
+        "hidden[row_B1, at_BT]",
+        "scores a token by its own state",
+    ),
+    ("04-19", "grpo/trainer.py", 'logs = {"step": step,', 'logs = {"step": step - 1,', "steps counted from 0"),
+    (
+        "05-04",
         "evaluation/compare.py",
         'proportion_ci(0.95, "wilson")',
         'proportion_ci(0.9, "wilson")',
         "intervals of 90 %",
     ),
     (
-        "05_evaluate",
+        "05-04",
         "evaluation/compare.py",
         "binomtest(gained, gained + lost)",
         "binomtest(gained, gained + lost + 1)",
         "one discordant pair too many",
     ),
     (
-        "05_evaluate",
+        "05-04",
         "evaluation/compare.py",
         "difference = (gained - lost) / items",
         "difference = (lost - gained) / items",
         "sign of the difference",
     ),
+    ("05-06", "evaluation/compare.py", "gained + lost + 1) / n", "gained + lost) / n", "agreement proves equality"),
     (
-        "05_evaluate",
-        "evaluation/compare.py",
-        "gained + lost + 1) / n",
-        "gained + lost) / n",
-        "agreement proves equality",
-    ),
-    (
-        "05_evaluate",
+        "05-08",
         "evaluation/breakdown.py",
         "Counter((outcome_of(before), outcome_of(after))",
         "Counter((outcome_of(after), outcome_of(before))",
         "transition matrix transposed",
     ),
+    ("05-08", "evaluation/breakdown.py", "len(now) - solved - same,", "len(now) - solved,", "faults counted twice"),
     (
-        "05_evaluate",
+        "05-09",
         "evaluation/breakdown.py",
         'after["speedup"] / before["speedup"]',
         'before["speedup"] / after["speedup"]',
         "speed of the base over the tuned model's",
     ),
+    (
+        "05-09",
+        "evaluation/breakdown.py",
+        "compare(*zip(*groups[value]))",
+        "compare(*zip(*groups[value][1:]))",
+        "first item of a group left out",
+    ),
+    ("05-15", "grpo/trainer.py", "        self.optimizer.step()\n", "", "no optimizer step"),
 ]
+
+
+def notebook_of(cell):
+    """Name of the notebook that a cell id belongs to."""
+    return next(name for name in NOTEBOOKS if name.startswith(cell[:2]))
 
 
 def table():
     """The faults as rows of a Markdown table."""
-    lines = ["| notebook | helper | fault |", "|---|---|---|"]
-    return "\n".join([*lines, *(f"| {name} | `{file}` | {wrong} |" for name, file, _, _, wrong in FAULTS)])
+    lines = ["| fault | helper | caught by | cell |", "|---|---|---|---|"]
+    rows = (f"| {what} | `{file}` | {notebook_of(cell)} | {cell} |" for cell, file, _, _, what in FAULTS)
+    return "\n".join([*lines, *rows])
 
 
 if __name__ == "__main__":

@@ -25,14 +25,15 @@ def row(request):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failed test stands in the table too."""
+    """What fails stands in the table too, be it a test or what it needs."""
     report = (yield).get_result()
-    if report.when == "call" and report.failed:
-        item.config.stash[ROWS].append((f"**failed: {item.name}**", str(call.excinfo.value).partition("\n")[0][:200]))
+    if report.failed:
+        message = str(call.excinfo.value).partition("\n")[0][:200].replace("|", "/")
+        item.config.stash[ROWS].append((f"**failed: {item.name}**", message))
 
 
 def commit():
-    """The commit, marked where tracked files other than the table differ from it."""
+    """The commit, marked where files other than the table differ from it."""
 
     def git(*arguments):
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
@@ -41,12 +42,16 @@ def commit():
     return git("rev-parse", "--short=10", "HEAD") + (" with changes" if changed else "")
 
 
-def pytest_sessionfinish(session):
-    rows = session.config.stash[ROWS]
-    if not rows:
+def pytest_sessionfinish(session, exitstatus):
+    """Write the table, but not for a part of the slow tests."""
+    config = session.config
+    whole = config.option.markexpr == "slow" and config.args == config.getini("testpaths") and not config.option.keyword
+    if not whole or config.option.collectonly:
         return
-    started, at = session.config.stash[STARTED]
-    found = versions()
+    started, at = config.stash[STARTED]
+    rows, found = config.stash[ROWS], versions()
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        rows = [*rows, ("**interrupted**", "what follows has not run")]
     lines = [
         f"{time.strftime('%d %B %Y')}, commit {at}, {hardware()}, Python {found['python']}, torch {found['torch']}, "
         f"transformers {found['transformers']}, {(time.monotonic() - started) / 60:.0f} minutes:",

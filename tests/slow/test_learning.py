@@ -70,7 +70,7 @@ def test_shuffled_rewards_do_not_win(reports, row):
     """They say nothing about the answers; a win would mean that the evaluation flatters."""
     report = reports["rewards shuffled"]
     row("control, rewards shuffled within the batch", shown(report))
-    assert report["verdict"] != "win" and report["origin"]["control"] == "shuffle"
+    assert report["verdict"] != "win" and "correctness_check_shuffled" in report["origin"]["settings"]["reward_funcs"]
 
 
 def test_flipped_rewards_make_it_worse(reports, row):
