@@ -94,7 +94,6 @@ class Progress:
 
 def run_notebook(name, folder, parameters):
     """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails."""
-    from nbclient.exceptions import DeadKernelError
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
     from papermill.iorw import load_notebook_node
@@ -116,7 +115,9 @@ def run_notebook(name, folder, parameters):
     except PapermillExecutionError as error:
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
         raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
-    except (DeadKernelError, RuntimeError) as error:  # the latter where it died before it was ready
+    except RuntimeError as error:
+        if "Kernel died" not in str(error):  # nbclient's words while a cell runs, jupyter_client's before the first
+            raise
         raise UserError(
             f"{name} stopped: its kernel died, for want of memory perhaps (everything up to there is in {output}). "
             "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."

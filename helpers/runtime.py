@@ -192,6 +192,9 @@ def _fsync(path):
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some file systems, network ones above all, cannot do it for folders
+            raise
     finally:
         os.close(handle)
 

@@ -1,4 +1,7 @@
+import errno
 import os
+import resource
+import stat
 import subprocess
 import sys
 
@@ -71,6 +74,35 @@ def test_whole_folder_appears_only_when_finished(tmp_path):
     with whole_folder(target) as part:
         (part / "b").write_text("2")
     assert os.listdir(target) == ["b"] and os.listdir(tmp_path) == ["checkpoint-1"]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    """On a full disk the part that was written would have kept the room that is needed."""
+    write_whole(tmp_path / "file.txt", "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            write_whole(tmp_path / "file.txt", "x" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "file.txt").read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(tmp_path, monkeypatch):
+    """A mounted Google Drive is such a one, and the place where Colab runs are kept."""
+    real = os.fsync
+
+    def fsync(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_whole(tmp_path / "file.txt", "one")
+    with whole_folder(tmp_path / "folder") as part:
+        (part / "a").write_text("1")
+    assert sorted(os.listdir(tmp_path)) == ["file.txt", "folder"]
 
 
 def test_run_folder_that_cannot_be_written(tmp_path):

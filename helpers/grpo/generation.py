@@ -16,8 +16,11 @@ from helpers.runtime import UserError, first_line
 
 GOES_ON = "training goes on from the last checkpoint"
 #: Names and beginnings of names that a reward may not log under: the trainer's own.
-OWN_NAMES = {"step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time", "frac_reward_zero_std"}
-OWN_BEGINNINGS = ("reward", "completions/", "clip_ratio/", "sampling/", "time/")
+OWN_NAMES = {
+    "step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time",
+    "reward", "reward_std", "frac_reward_zero_std",
+}  # fmt: skip
+OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/")
 
 
 @dataclass

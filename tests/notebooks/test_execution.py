@@ -13,8 +13,6 @@ from helpers.run import NOTEBOOKS, run_notebook, source_of
 from helpers.runtime import ROOT, UserError, run_folder
 from tests.notebooks.checking import SMALL, prepare, run_nbval
 
-KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
-
 
 @pytest.fixture(scope="module")
 def run_name():
@@ -77,12 +75,19 @@ def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
     assert "the loss" in (folder / "04_grpo.html").read_text().lower()
 
 
-def test_a_kernel_that_dies_is_one_sentence(tmp_path, monkeypatch):
+@pytest.mark.parametrize("when", ["in a cell", "at its start"])
+def test_a_kernel_that_dies_is_one_sentence(tmp_path, monkeypatch, when):
     """Out of memory, most often; the reader needs to know that running again goes on, and no traceback."""
-    cells = [nbformat.v4.new_code_cell(source) for source in ("print(1 + 1)", "import os; os.kill(os.getpid(), 9)")]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": KERNEL}), tmp_path / "dies.ipynb")
+    die = "import os; os.kill(os.getpid(), 9)"
+    spec = tmp_path / "kernels" / "dying" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": [sys.executable, "-c", die], "display_name": "dying", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    kernel = "python3" if when == "in a cell" else "dying"
+    metadata = {"kernelspec": {"name": kernel, "display_name": kernel, "language": "python"}}
+    cells = [nbformat.v4.new_code_cell(source) for source in ("print(1 + 1)", die)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), tmp_path / "dies.ipynb")
     monkeypatch.setattr("helpers.run.source_of", lambda name: tmp_path / f"{name}.ipynb")
-    folder = run_folder(tmp_path / "run")
     with pytest.raises(UserError, match="dies stopped: its kernel died.*goes on from its last checkpoint") as caught:
-        run_notebook("dies", folder, {})
+        run_notebook("dies", run_folder(tmp_path / "run"), {})
     assert "\n" not in str(caught.value)
