@@ -51,8 +51,8 @@ lint: $(READY) ## check the style, notebooks included
 tiny: $(READY) ## train the embedded model anew (about ten minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
-release: $(READY) ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing
-	@$(VENV)/bin/python -m helpers.release --owner='$(OWNER)' --tag='$(TAG)'
+release: ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing
+	@$(PYTHON) -m helpers.release --owner='$(OWNER)' --tag='$(TAG)'
 
 clean: ## remove the environments, the runs and what tools left behind
 	rm -rf $(VENV) .venv-* runs .ruff_cache .pytest_cache .hypothesis

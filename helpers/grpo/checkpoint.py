@@ -1,5 +1,6 @@
 """What a run leaves on disk, whole or not at all: checkpoints, the last rollout, a line of metrics a step."""
 
+import fcntl
 import json
 import os
 import re
@@ -30,6 +31,25 @@ def saving_to(path):
             f"Cannot write to {path} ({first_line(error)}): make room there and run this again; it goes on from the "
             "last whole checkpoint."
         ) from error
+
+
+@contextmanager
+def one_run_in(output_dir):
+    """Hold the folder for one training at a time; when the process dies, however it does, the system lets go."""
+    with saving_to(output_dir):
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        file = open(Path(output_dir) / "lock", "a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another process is training in {output_dir}: wait for it or stop it (a notebook left open, perhaps), "
+                "or use another run folder."
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        yield
 
 
 def checkpoint_folders(output_dir):

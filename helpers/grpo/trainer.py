@@ -23,6 +23,7 @@ from helpers.grpo.checkpoint import (
     checkpoint_folders,
     load_checkpoint,
     load_rollout,
+    one_run_in,
     save_checkpoint,
     save_rollout,
     saving_to,
@@ -98,7 +99,12 @@ class GRPOTrainer:
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
         the uninterrupted one would have; what the rewards said of the step it broke off in stands.
         """
-        self.generation = self._resume(resume_from_checkpoint)
+        with one_run_in(self.args.output_dir):
+            self.generation = self._resume(resume_from_checkpoint)
+            self._run()
+        return self.state
+
+    def _run(self):
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
         deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
         done = self.state.global_step >= self.args.max_steps
@@ -111,7 +117,6 @@ class GRPOTrainer:
         with interrupts_held():
             if self.saved_step != self.state.global_step:
                 self._save()
-        return self.state
 
     def _train_step(self, metrics_file):
         """One optimizer step; returns `(logs, Generation)`."""

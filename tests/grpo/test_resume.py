@@ -1,11 +1,12 @@
 """A run that is broken off and taken up again."""
 
+import errno
 import json
 
 import pytest
 
 from helpers import UserError, read_metrics
-from helpers.grpo.checkpoint import checkpoint_folders
+from helpers.grpo.checkpoint import checkpoint_folders, one_run_in
 from tests.grpo.small import adapter, same, timeless, trainer_in
 
 
@@ -137,6 +138,23 @@ def test_a_new_run_on_a_model_that_was_trained_is_refused(tmp_path, prompts):
     with pytest.raises(UserError, match="has been trained in this session already"):
         second.train(resume_from_checkpoint=True)
     assert not checkpoint_folders(tmp_path / "second")
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path, prompts):
+    """Two tabs on one Drive folder would have written each other's checkpoints."""
+    with one_run_in(tmp_path):
+        with pytest.raises(UserError, match="Another process is training in"):
+            trainer_in(tmp_path, prompts).train(resume_from_checkpoint=True)
+        assert not checkpoint_folders(tmp_path)
+    assert trainer_in(tmp_path, prompts, max_steps=1).train(resume_from_checkpoint=True).global_step == 1
+
+
+def test_a_file_system_without_locks_will_do(tmp_path, prompts, monkeypatch):
+    def flock(file, operation):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    assert trainer_in(tmp_path, prompts, max_steps=1).train().global_step == 1
 
 
 def test_an_older_checkpoint_is_not_resumed_beside_newer_ones(tmp_path, prompts):
