@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.runtime import ROOT, UserError, did_you_mean, get_profile, run_folder, write_whole
+from helpers.runtime import ROOT, UserError, did_you_mean, first_line, get_profile, run_folder, write_whole
 
+AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
 
 
@@ -119,12 +121,15 @@ def run_notebook(name, folder, parameters):
         if "Kernel died" not in str(error):  # nbclient's words while a cell runs, jupyter_client's before the first
             raise
         raise UserError(
-            f"{name} stopped: its kernel died, for want of memory perhaps (everything up to there is in {output}). "
-            "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
+            f"{name} stopped: its kernel died, for want of memory perhaps (up to there everything is in {output}). "
+            + AGAIN
         ) from error
+    except OSError as error:
+        raise UserError(f"{name} stopped: cannot write {output} ({first_line(error)}). {AGAIN}") from error
     finally:
         if output.exists():
-            write_html(output)
+            with suppress(OSError):  # a full disk has been told of by what filled it
+                write_html(output)
 
 
 def write_html(path):

@@ -30,7 +30,7 @@ def paired(base, tuned):
 def gains_by(base, tuned, key="cluster"):
     """{value of `key`: `Report` on its items}, sorted; values with fewer than two items are left out.
 
-    A gain in all groups is a gain of the task; one that sits in a few is a trick, or luck.
+    A gain in all groups is a gain in the task; one that sits in a few may be a trick, or luck.
     """
     groups = {}
     for pair in paired(base, tuned):
@@ -61,8 +61,10 @@ def fault_changes(base, tuned):
 
 
 def speed_change(base, tuned, dead_zone=0.03):
-    """How fast correct programs are: a dict of base and tuned (medians over all correct, None without any) and, over
-    the different pairs of unlike programs that answer the same item correctly: pairs (how many), ratio (median of
+    """How fast correct programs are, as a dict.
+
+    base, tuned: medians over all correct programs, None without any. Then over the pairs of unlike
+    programs that answer the same item correctly, each pair once: pairs (how many), ratio (median of
     tuned over base), faster and slower (beyond `dead_zone`, what the clock cannot tell apart).
 
     The medians alone mislead: the tuned model solves more items, and other ones. Equal programs

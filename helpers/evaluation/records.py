@@ -19,6 +19,9 @@ def evaluate(engine, dataset, params, name):
     """
     completions = engine.generate(dataset["prompt"], params)
     verdicts = judge([c.message for c in completions], [c.finish_reason for c in completions])
+    unjudged = [verdict.reason for verdict in verdicts if not verdict.judged]
+    if unjudged:  # a failure of ours, which must not count as the model's
+        raise UserError(f"{len(unjudged)} programs could not be judged ({unjudged[0]}): run the evaluation again.")
     return [
         {
             "id": row["id"],

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from helpers.grpo.generation import Generation
+from helpers.model.lora import save_adapter
 from helpers.runtime import UserError, first_line, whole_folder, write_whole
 
 ROLLOUT = "rollout.json"
@@ -67,7 +68,7 @@ def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
     """
     path = Path(output_dir) / f"checkpoint-{state['step']}"
     with saving_to(path), whole_folder(path) as folder:
-        model.save_pretrained(folder)
+        save_adapter(model, folder)
         tensors = BytesIO()  # straight to a full disk, torch would speak of an unexpected position
         torch.save({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}, tensors)
         (folder / "optimizer.pt").write_bytes(tensors.getbuffer())

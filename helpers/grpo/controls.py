@@ -40,7 +40,7 @@ def _shuffled(function, seed):
     return shuffled
 
 
-def _flipped(function, seed):
+def _flipped(function, _seed):
     @wraps(function)
     def flipped(**columns):
         return [None if value is None else -value for value in function(**columns)]

@@ -39,8 +39,9 @@ def interrupts_held():
 def time_limit(seconds):
     """Raise LimitReached in a block that takes longer, by SIGALRM; outside the main thread there is no limit.
 
-    The alarm comes again every second, as the block may swallow the first; only a bare `except`
-    within an endless loop swallows all of them. A timer that was running already is put back.
+    The alarm comes again every second, as the block may swallow the first. What it cannot end: an
+    endless loop around a bare `except`, and a call into C that does not return. A timer that was
+    running already is put back.
     """
     if not _in_main_thread():
         yield

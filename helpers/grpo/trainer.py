@@ -32,7 +32,7 @@ from helpers.grpo.generation import Generation, name_of, prompt_indices, records
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
-from helpers.model.lora import check_trainable
+from helpers.model.lora import check_trainable, save_adapter
 from helpers.rollout import RolloutEngine, SamplingParams
 from helpers.runtime import UserError, whole_folder, write_whole
 
@@ -140,7 +140,7 @@ class GRPOTrainer:
     def save_model(self, folder):
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
         with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
-            self.model.save_pretrained(part)
+            save_adapter(self.model, part)
             state = {"step": self.state.global_step, "settings": self._settings()}
             write_whole(part / "trainer_state.json", json.dumps(state, indent=2))
 

@@ -1,6 +1,7 @@
 """LoRA through PEFT, with the trainable set checked."""
 
 import hashlib
+import json
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,20 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
         raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {error}") from error
     check_trainable(adapted, targets)
     return adapted
+
+
+def save_adapter(model, folder):
+    """Write the adapter as PEFT does, into a folder that exists; the same adapter gives the same bytes.
+
+    PEFT keeps the targets in a set and writes it in an order that differs from process to process.
+    """
+    model.save_pretrained(folder)
+    path = Path(folder) / "adapter_config.json"
+    config = json.loads(path.read_text())
+    for name in ("target_modules", "target_parameters"):
+        if isinstance(config.get(name), list):
+            config[name].sort()
+    path.write_text(json.dumps(config, indent=2, sort_keys=True))
 
 
 def load_adapter(model, folder):

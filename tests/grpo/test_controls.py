@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from helpers import GRPOConfig, UserError
+from helpers import UserError
 from helpers.grpo.controls import CONTROLS, apply_control
 from tests.grpo.small import adapter, same, toy_reward, trainer_in
 
@@ -44,11 +44,12 @@ def test_no_control_changes_nothing_and_unknown_ones_are_refused():
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_is_never_taken_for_the_run_itself(tmp_path, name):
-    """Resumed under another control, half a run would have been trained on other rewards."""
+def test_a_run_is_not_resumed_as_a_control(tmp_path, prompts, name):
+    """Half of it would have been trained on other rewards."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
     functions, settings = apply_control(name, [toy_reward])
-    config = GRPOConfig(str(tmp_path), **settings)
-    assert [f.__name__ for f in functions] != ["toy_reward"] or config.learning_rate == 0
+    with pytest.raises(UserError, match="was written with (reward_funcs|learning_rate)="):
+        trainer_in(tmp_path, prompts, reward=functions, **settings).train(resume_from_checkpoint=True)
 
 
 def test_freeze_leaves_every_byte(tmp_path, prompts):

@@ -113,20 +113,34 @@ def test_an_interrupt_while_the_last_checkpoint_is_written(tmp_path, prompts, wh
     finish(tmp_path, prompts, whole)
 
 
-@pytest.mark.parametrize("limit", [200, 2_000, 100_000, 600_000])
-def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole, limit):
-    """Real writes that the system refuses, in the metrics, the rollout, the adapter or the optimizer's state."""
+@pytest.mark.parametrize(
+    ("limit", "file"),
+    [(200, "rollout.json"), (100_000, "checkpoint-2"), (600_000, "checkpoint-2"), (0, "metrics.jsonl")],
+)
+def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole, limit, file, monkeypatch):
+    """Writes that the system refuses: the rollout, the adapter, the optimizer's state; and the line of metrics, which
+    is smaller than all of them, by hand."""
+    if not limit:
+        append = MetricsFile.append
+
+        def full(self, row):
+            if row["step"] == 2:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+            append(self, row)
+
+        monkeypatch.setattr(MetricsFile, "append", full)
 
     class Fill:
         def on_log(self, args, state, *_, **__):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit or resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     trainer = trainer_in(tmp_path, prompts, callbacks=[Fill()])
     try:
-        with pytest.raises(UserError, match=r"Cannot write to .*: make room there") as caught:
+        with pytest.raises(UserError, match=rf"Cannot write to .*/{file} .*: make room there") as caught:
             trainer.train()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    monkeypatch.undo()
     assert "\n" not in str(caught.value)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-0", "checkpoint-1"]
     assert not list(tmp_path.glob(".*.part")), "a part was left behind"

@@ -141,7 +141,7 @@ def test_a_new_run_on_a_model_that_was_trained_is_refused(tmp_path, prompts):
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path, prompts):
-    """Two tabs on one Drive folder would have written each other's checkpoints."""
+    """Two kernels on one machine would have written over each other's checkpoints."""
     with one_run_in(tmp_path):
         with pytest.raises(UserError, match="Another process is training in"):
             trainer_in(tmp_path, prompts).train(resume_from_checkpoint=True)

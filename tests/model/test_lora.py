@@ -1,8 +1,10 @@
+import json
+
 import pytest
 import torch
 
 from helpers import UserError, add_lora, load_model, trainable_parameters
-from helpers.model.lora import check_trainable
+from helpers.model.lora import check_trainable, save_adapter
 
 
 @pytest.fixture
@@ -23,6 +25,14 @@ def test_exactly_the_targets_train(fresh, targets, count):
     """A published run trained attention only while its config named the experts: nobody had counted."""
     sizes = trainable_parameters(add_lora(fresh, r=4, alpha=8, targets=targets))
     assert sum(sizes.values()) == count
+
+
+def test_the_same_adapter_is_the_same_bytes(fresh, tmp_path):
+    """PEFT writes a set in the order of the process's hashes, so the resumed run's adapter was another file."""
+    save_adapter(add_lora(fresh, r=4, alpha=8), tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["target_modules"] == ["k_proj", "o_proj", "q_proj", "v_proj"]
+    assert config["target_parameters"] == ["mlp.experts.down_proj", "mlp.experts.gate_up_proj"]
 
 
 def test_fresh_adapter_changes_nothing_and_gets_a_gradient(fresh):
