@@ -1,6 +1,5 @@
 import errno
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import pytest
 
 from helpers import UserError, get_profile, memory_plan, run_folder, write_whole
 from helpers.runtime import PROFILES, ROOT, did_you_mean, whole_folder
+from tests.disk import full_disk
 
 
 @pytest.fixture
@@ -79,13 +79,9 @@ def test_whole_folder_appears_only_when_finished(tmp_path):
 def test_what_cannot_be_written_leaves_nothing(tmp_path):
     """On a full disk the part that was written would have kept the room that is needed."""
     write_whole(tmp_path / "file.txt", "old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(OSError):
-            write_whole(tmp_path / "file.txt", "x" * 1000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk() as fill, pytest.raises(OSError):
+        fill(100)
+        write_whole(tmp_path / "file.txt", "x" * 1000)
     assert (tmp_path / "file.txt").read_text() == "old" and os.listdir(tmp_path) == ["file.txt"]
 
 

@@ -4,7 +4,8 @@ from collections import Counter
 from math import log2
 from statistics import median
 
-from helpers.evaluation.compare import compare
+from helpers.evaluation.compare import compare, paired
+from helpers.rewards.matmul import DEAD_ZONE
 
 OUTCOMES = ("correct", "wrong", "fails", "cheat")
 
@@ -19,12 +20,6 @@ def outcome_of(record):
 def fault_of(record):
     """The reason of a verdict without its details ("IndexError", "wrong product"); "" if correct."""
     return record["reason"].split(" for ")[0].split(":")[0].split(" of ")[0]
-
-
-def paired(base, tuned):
-    """[(base record, tuned record)] of the same item, in the order of `base`."""
-    by_id = {record["id"]: record for record in tuned}
-    return [(record, by_id[record["id"]]) for record in base]
 
 
 def gains_by(base, tuned, key="cluster"):
@@ -60,12 +55,12 @@ def fault_changes(base, tuned):
     return rows
 
 
-def speed_change(base, tuned, dead_zone=0.03):
+def speed_change(base, tuned):
     """How fast correct programs are, as a dict.
 
     base, tuned: medians over all correct programs, None without any. Then over the pairs of unlike
     programs that answer the same item correctly, each pair once: pairs (how many), ratio (median of
-    tuned over base), faster and slower (beyond `dead_zone`, what the clock cannot tell apart).
+    tuned over base), faster and slower (beyond `DEAD_ZONE`, what the clock cannot tell apart).
 
     The medians alone mislead: the tuned model solves more items, and other ones. Equal programs
     differ by nothing but the clock, and the same two programs on many items are one observation.
@@ -81,6 +76,6 @@ def speed_change(base, tuned, dead_zone=0.03):
         "tuned": median(speeds[1]) if speeds[1] else None,
         "pairs": len(ratios),
         "ratio": 2 ** median(map(log2, ratios)) if ratios else None,
-        "faster": sum(ratio > 1 + dead_zone for ratio in ratios),
-        "slower": sum(ratio < 1 / (1 + dead_zone) for ratio in ratios),
+        "faster": sum(ratio > 1 + DEAD_ZONE for ratio in ratios),
+        "slower": sum(ratio < 1 / (1 + DEAD_ZONE) for ratio in ratios),
     }

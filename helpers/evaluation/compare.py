@@ -93,14 +93,19 @@ def verdict_of(difference, interval, p_value):
     return "null" if -MARGIN < interval[0] and interval[1] < MARGIN else "inconclusive"
 
 
+def paired(base, tuned):
+    """[(base record, tuned record)] of the same item, in the order of `base`."""
+    by_id = {record["id"]: record for record in tuned}
+    return [(record, by_id[record["id"]]) for record in base]
+
+
 def compare(base, tuned):
     """`Report` on two lists of records of the same items. Raises UserError if the items differ."""
     if len(base) < 2:
         raise UserError(f"Two models cannot be compared on {len(base)} items: evaluate both on some hundreds.")
     if sorted(r["id"] for r in base) != sorted(r["id"] for r in tuned):
         raise UserError("The two models were not evaluated on the same items: evaluate both on the same data set.")
-    by_id = {record["id"]: record for record in tuned}
-    pairs = [(record["correct"], by_id[record["id"]]["correct"]) for record in base]
+    pairs = [(before["correct"], after["correct"]) for before, after in paired(base, tuned)]
     n, gained, lost = len(pairs), pairs.count((False, True)), pairs.count((True, False))
     difference, _ = paired_difference(gained, lost, n)
     interval = paired_interval(gained, lost, n)

@@ -55,8 +55,13 @@ def one_run_in(output_dir):
 
 def checkpoint_folders(output_dir):
     """Checkpoint folders, oldest first."""
-    found = {path: re.fullmatch(r"checkpoint-(\d+)", path.name) for path in Path(output_dir).glob("checkpoint-*")}
-    return sorted((path for path, match in found.items() if match), key=lambda path: int(found[path].group(1)))
+    found = Path(output_dir).glob("checkpoint-*")
+    return sorted((path for path in found if re.fullmatch(r"checkpoint-\d+", path.name)), key=step_of)
+
+
+def step_of(folder):
+    """The step that a checkpoint folder was written after."""
+    return int(folder.name.rpartition("-")[2])
 
 
 def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
@@ -92,7 +97,7 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
         raise UserError(
             f"Cannot resume from {folder} ({first_line(error)}): delete it, to go on from the one before."
         ) from error
-    for name, value in json.loads(json.dumps(settings)).items():
+    for name, value in settings.items():
         if written.get(name) != value:
             raise UserError(
                 f"{folder} was written with {name}={written.get(name)!r} and this run has {value!r}: "
@@ -122,7 +127,7 @@ def load_rollout(output_dir, step, settings):
         kept = json.loads((Path(output_dir) / ROLLOUT).read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    same = kept["step"] == step and kept["settings"] == json.loads(json.dumps(settings))
+    same = kept["step"] == step and kept["settings"] == settings
     return Generation.from_dict(kept["generation"]) if same else None
 
 

@@ -27,6 +27,7 @@ from helpers.grpo.checkpoint import (
     save_checkpoint,
     save_rollout,
     saving_to,
+    step_of,
 )
 from helpers.grpo.generation import Generation, name_of, prompt_indices, records, rollout_metrics, score
 from helpers.grpo.guards import interrupts_held
@@ -34,7 +35,7 @@ from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
 from helpers.model.lora import check_trainable, save_adapter
 from helpers.rollout import RolloutEngine, SamplingParams
-from helpers.runtime import UserError, whole_folder, write_whole
+from helpers.runtime import UserError, whole_folder
 
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
@@ -142,7 +143,7 @@ class GRPOTrainer:
         with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
             save_adapter(self.model, part)
             state = {"step": self.state.global_step, "settings": self._settings()}
-            write_whole(part / "trainer_state.json", json.dumps(state, indent=2))
+            (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
     def generate(self, step):
         """The `Generation` that optimizer steps from `step` on use; the same for the same weights."""
@@ -241,13 +242,13 @@ class GRPOTrainer:
             callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
 
     def _settings(self):
-        """What a resumed run must share with the one that wrote the checkpoint."""
+        """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
-        return {**settings, "reward_funcs": self.reward_names}
+        return json.loads(json.dumps({**settings, "reward_funcs": self.reward_names}))
 
     def _resume(self, where):
         folders = checkpoint_folders(self.args.output_dir)
@@ -262,7 +263,7 @@ class GRPOTrainer:
             if not Path(folder).is_dir():
                 raise UserError(f"There is no checkpoint folder {folder} to resume from.")
             step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, settings)
-            newer = [other for other in folders if int(other.name.rpartition("-")[2]) > step]
+            newer = [other for other in folders if step_of(other) > step]
             if newer:
                 raise UserError(
                     f"{newer[-1]} is newer than what you resume from: move it away first, or two runs would mix."

@@ -5,6 +5,7 @@ import hashlib
 import torch
 
 from helpers import GRPOConfig, GRPOTrainer, add_lora, load_model
+from helpers.grpo.logprobs import policy_logprobs
 
 
 def toy_reward(prompts, completions, **_):
@@ -43,3 +44,10 @@ def same(a, b):
 
 def timeless(rows):
     return [{key: value for key, value in row.items() if "time" not in key} for row in rows]
+
+
+def weighted_logprob(trainer, completions, weights):
+    """Sum over completions of weight times log-probability under the model as it is now: what a step should raise."""
+    with torch.no_grad():
+        logprobs, _, mask = policy_logprobs(trainer.model, completions)
+    return float((logprobs * mask * weights[:, None]).sum())

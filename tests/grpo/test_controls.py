@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from helpers import UserError
+from helpers.grpo.advantages import group_advantages
 from helpers.grpo.controls import CONTROLS, apply_control
-from tests.grpo.small import adapter, same, toy_reward, trainer_in
+from tests.grpo.small import adapter, same, toy_reward, trainer_in, weighted_logprob
 
 
 def first(completions, **_):
@@ -63,20 +64,12 @@ def test_freeze_leaves_every_byte(tmp_path, prompts):
 @pytest.mark.parametrize(("name", "uphill"), [("", True), ("flip", False)])
 def test_a_flipped_step_goes_the_other_way(tmp_path, prompts, name, uphill):
     """What the true reward prefers becomes likelier, or less likely under flipped rewards."""
-    from helpers.grpo.advantages import group_advantages
-    from helpers.grpo.logprobs import policy_logprobs
-
     functions, settings = apply_control(name, [toy_reward])
     trainer = trainer_in(tmp_path, prompts, reward=functions, **settings)
     generation = trainer.generate(0)
     true = torch.tensor(toy_reward(None, [c.message for c in generation.completions]))
     preference = group_advantages(true, 4)
 
-    def objective():
-        with torch.no_grad():
-            logprobs, _, mask = policy_logprobs(trainer.model, generation.completions)
-        return float((logprobs * mask * preference[:, None]).sum())
-
-    before = objective()
+    before = weighted_logprob(trainer, generation.completions, preference)
     trainer.step(trainer.backward(generation))
-    assert (objective() > before) == uphill
+    assert (weighted_logprob(trainer, generation.completions, preference) > before) == uphill

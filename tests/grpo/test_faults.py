@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import threading
 import time
@@ -13,6 +12,7 @@ import pytest
 
 from helpers import UserError, read_metrics
 from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_rollout
+from tests.disk import full_disk
 from tests.grpo.small import adapter, same, timeless, toy_reward, trainer_in
 
 
@@ -69,6 +69,19 @@ def test_stop_button_at_random_instants(tmp_path, prompts, whole):
     finish(tmp_path, prompts, whole)
 
 
+def interrupt_at(monkeypatch, target, name, trainer, step):
+    """Press the stop button whenever `target.name` is called with the trainer at `step`."""
+    real = getattr(target, name)
+
+    def interrupted(*arguments, **keywords):
+        if trainer.state.global_step == step:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(target, name, interrupted)
+
+
 @pytest.mark.parametrize("place", ["the schedule", "the line of metrics", "the checkpoint"])
 def test_an_interrupt_within_the_last_act_of_a_step_waits_for_its_end(tmp_path, prompts, whole, monkeypatch, place):
     """Weights, line and checkpoint are of one step; half of it would have been saved as the whole."""
@@ -78,15 +91,7 @@ def test_an_interrupt_within_the_last_act_of_a_step_waits_for_its_end(tmp_path, 
         "the line of metrics": (MetricsFile, "append"),
         "the checkpoint": (type(trainer.model), "save_pretrained"),
     }[place]
-    real = getattr(target, name)
-
-    def interrupted(*arguments, **keywords):
-        if trainer.state.global_step == (1 if place == "the schedule" else 2):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-        return real(*arguments, **keywords)
-
-    monkeypatch.setattr(target, name, interrupted)
+    interrupt_at(monkeypatch, target, name, trainer, step=1 if place == "the schedule" else 2)
     state = trainer.train()
     monkeypatch.undo()
     assert state.global_step == 2 and [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2]
@@ -97,15 +102,7 @@ def test_an_interrupt_within_the_last_act_of_a_step_waits_for_its_end(tmp_path, 
 def test_an_interrupt_while_the_last_checkpoint_is_written(tmp_path, prompts, whole, monkeypatch):
     """With rare checkpoints the one at the end holds most of the run."""
     trainer = trainer_in(tmp_path, prompts, save_steps=10)
-    real = trainer.model.save_pretrained
-
-    def interrupted(*arguments, **keywords):
-        if trainer.state.global_step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-        return real(*arguments, **keywords)
-
-    monkeypatch.setattr(trainer.model, "save_pretrained", interrupted)
+    interrupt_at(monkeypatch, trainer.model, "save_pretrained", trainer, step=3)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     monkeypatch.undo()
@@ -120,26 +117,23 @@ def test_an_interrupt_while_the_last_checkpoint_is_written(tmp_path, prompts, wh
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole, limit, file, monkeypatch):
     """Writes that the system refuses: the rollout, the adapter, the optimizer's state; and the line of metrics, which
     is smaller than all of them, by hand."""
-    if not limit:
+    with full_disk() as fill:
         append = MetricsFile.append
 
         def full(self, row):
-            if row["step"] == 2:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+            if not limit and row["step"] == 2:
+                fill(100)
             append(self, row)
 
+        class Fill:
+            def on_log(self, args, state, *_, **__):
+                if limit:
+                    fill(limit)
+
         monkeypatch.setattr(MetricsFile, "append", full)
-
-    class Fill:
-        def on_log(self, args, state, *_, **__):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit or resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-    trainer = trainer_in(tmp_path, prompts, callbacks=[Fill()])
-    try:
+        trainer = trainer_in(tmp_path, prompts, callbacks=[Fill()])
         with pytest.raises(UserError, match=rf"Cannot write to .*/{file} .*: make room there") as caught:
             trainer.train()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     monkeypatch.undo()
     assert "\n" not in str(caught.value)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-0", "checkpoint-1"]
@@ -152,12 +146,9 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole,
 
 def test_a_disk_that_is_full_from_the_start_says_so_before_any_work(tmp_path, prompts):
     trainer = trainer_in(tmp_path, prompts)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-    try:
-        with pytest.raises(UserError, match="Cannot write to"):
-            trainer.train()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with full_disk() as fill, pytest.raises(UserError, match="Cannot write to"):
+        fill(1000)
+        trainer.train()
     assert trainer.state.global_step == 0 and not checkpoint_folders(tmp_path)
 
 
@@ -190,6 +181,8 @@ FAULTS = {
     "hangs on": (hangs_on, "no answer within reward_timeout=0.5 seconds"),
     "times out by itself": (times_out, "raised TimeoutError: the read operation timed out"),
     "nan": (lambda values: [float("nan"), *values[1:]], "returned nan: return a finite number"),
+    "infinite": (lambda values: [float("inf"), *values[1:]], "returned inf: return a finite number"),
+    "text": (lambda values: ["high", *values[1:]], "returned 'high': return a finite number"),
     "short": (lambda values: values[1:], "returned 7 values: return a list of 8"),
     "none": (lambda values: None, "returned a NoneType: return a list of 8"),
     "array": (lambda values: np.array(values), "returned a ndarray: return a list of 8"),
@@ -210,6 +203,7 @@ def test_a_reward_that_fails_is_one_sentence_and_the_run_goes_on_when_it_is_mend
     with pytest.raises(UserError, match=words) as caught:
         trainer.train()
     assert "goes on from the last checkpoint" in str(caught.value) and "\n" not in str(caught.value)
+    assert "'toy_reward'" in str(caught.value)
     assert trainer.state.global_step == 1
     finish(tmp_path, prompts, whole)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.grpo.checkpoint import checkpoint_folders, step_of
 from helpers.runtime import ROOT
 
 pytestmark = pytest.mark.slow
@@ -31,9 +32,8 @@ except UserError as error:
 
 
 def start(folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HELPERS_HEADLESS": "1"}
     command = [sys.executable, "-c", SCRIPT, str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def children(pid):
@@ -88,8 +88,7 @@ def test_sigkill(tmp_path, whole, row, seed):
     process = start(tmp_path)
     kernel, instant = kernel_of(process), random.Random(seed).uniform(0.15, 1.0) * whole[1]
     time.sleep(instant)
-    steps = [path.name for path in (tmp_path / "grpo").glob("checkpoint-*")]
-    reached = max((int(name.rpartition("-")[2]) for name in steps), default=None)
+    reached = max(map(step_of, checkpoint_folders(tmp_path / "grpo")), default=None)
     workers = []
     try:
         workers = children(kernel)  # of the sandbox

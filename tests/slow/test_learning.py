@@ -35,8 +35,7 @@ run_notebook("05_evaluate", folder, given)
 def run_both(folder, parameters):
     """Train and evaluate in processes of their own; returns the report, or what went wrong as text."""
     command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(parameters)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HELPERS_HEADLESS": "1"}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return json.loads((folder / "report.json").read_text()) if run.returncode == 0 else run.stderr[-2000:]
 
 
