@@ -11,6 +11,7 @@ import math
 import random
 import time
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -96,7 +97,7 @@ def new_model(seed):
     from transformers import GptOssConfig, GptOssForCausalLM
 
     torch.manual_seed(seed)
-    model = GptOssForCausalLM(GptOssConfig(**{k: v for k, v in CONFIG.items() if k != "quantization_config"}))
+    model = GptOssForCausalLM(GptOssConfig(**{k: v for k, v in deepcopy(CONFIG).items() if k != "quantization_config"}))
     for name, weight in model.named_parameters():
         if weight.ndim > 1 and "bias" not in name:
             nn.init.normal_(weight, std=INIT_STD)

@@ -1,0 +1,269 @@
+"""The Triton kernels over packed experts: multiply a few tokens, unpack one expert, fetch rows of a host table.
+
+None of them uses `tl.dot`: below sm_80 Triton 3.4 to 3.9 compile it without tensor cores and with
+spills. Decoding is bound by the bytes read, so plain multiply-adds suffice, and to multiply many
+tokens an expert is unpacked and handed to cuBLAS. Every launch is described by `launches`, which
+the ahead-of-time test compiles for each profile's GPUs.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from helpers.kernels.mxfp4 import GROUP
+
+
+@triton.jit
+def _fp4(code):
+    """E2M1 codes 0..15 -> fp32, times 2**-14: sign, exponent and mantissa moved to where fp16 has them."""
+    bits = ((code & 8).to(tl.uint16) << 12) | ((code & 7).to(tl.uint16) << 9)
+    return bits.to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _e8m0(byte):
+    """Scale bytes 0..254 -> fp32 powers of two, exact; 0 is the subnormal 2**-127."""
+    bits = tl.where(byte == 0, 0x00400000, byte.to(tl.int32) << 23)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _row_products(
+    x, blocks, scales, rows, live, tokens, IN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr
+):
+    """fp32 [BM, BN]: packed rows [BN] times tokens [BM], whose x is [N, 2, IN/2], even columns first."""
+    GROUPS: tl.constexpr = IN // 32
+    total = tl.zeros([BM, BN, BG], tl.float32)
+    inside = tl.arange(0, 16)
+    for start in range(0, GROUPS, BG):
+        group = start + tl.arange(0, BG)
+        good = group < GROUPS
+        at = rows[:, None] * GROUPS + group[None, :]
+        byte = tl.load(blocks + at[:, :, None] * 16 + inside[None, None, :], mask=good[None, :, None], other=0)
+        scale = tl.load(scales + at, mask=good[None, :], other=0)
+        column = group[:, None] * 16 + inside[None, :]
+        seen = live[:, None, None] & good[None, :, None]
+        even = tl.load(x + tokens[:, None, None] * IN + column[None], mask=seen, other=0.0).to(tl.float32)
+        odd = tl.load(x + tokens[:, None, None] * IN + IN // 2 + column[None], mask=seen, other=0.0).to(tl.float32)
+        product = _fp4(byte & 15)[None] * even[:, None] + _fp4(byte >> 4)[None] * odd[:, None]
+        total += tl.sum(product, 3) * (_e8m0(scale) * 16384.0)[None]
+    return tl.sum(total, 2)
+
+
+@triton.jit
+def _low_rank(z, b, pairs, live, rows, R: tl.constexpr, RP: tl.constexpr):
+    """fp32 [BM, BN]: z [P, R] of the pairs times rows of B [E * out, R]."""
+    rank = tl.arange(0, RP)
+    left = tl.load(z + pairs[:, None] * R + rank[None, :], mask=live[:, None] & (rank < R)[None, :], other=0.0)
+    right = tl.load(b + rows[:, None] * R + rank[None, :], mask=(rank < R)[None, :], other=0.0)
+    return tl.sum(left[:, None, :] * right[None, :, :], 2)
+
+
+@triton.jit
+def gate_up_kernel(
+    x, blocks, scales, bias, slot_expert, slot_pairs, z, b, out, alpha, limit,
+    IN: tl.constexpr, INNER: tl.constexpr, K: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+):  # fmt: skip
+    """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 2, INNER/2], even columns first."""
+    slot = tl.program_id(1)
+    expert = tl.load(slot_expert + slot)
+    if expert < 0:
+        return
+    pairs = tl.load(slot_pairs + slot * BM + tl.arange(0, BM))
+    live = pairs >= 0
+    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    rows = expert * (2 * INNER) + 2 * tl.minimum(column, INNER - 1)
+    tokens = pairs // K
+    gate = _row_products(x, blocks, scales, rows, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
+    up = _row_products(x, blocks, scales, rows + 1, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows + 1)[None, :]
+    if R > 0:
+        gate += _low_rank(z, b, pairs, live, rows, R, RP)
+        up += _low_rank(z, b, pairs, live, rows + 1, R, RP)
+    gate = tl.minimum(gate, limit)
+    up = tl.minimum(tl.maximum(up, -limit), limit)
+    h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
+    at = pairs[:, None] * INNER + (column % 2 * (INNER // 2) + column // 2)[None, :]
+    tl.store(out + at, h.to(out.dtype.element_ty), mask=live[:, None] & (column < INNER)[None, :])
+
+
+@triton.jit
+def down_kernel(
+    h, blocks, scales, bias, slot_expert, slot_pairs, z, b, out,
+    IN: tl.constexpr, OUT: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+):  # fmt: skip
+    """out[pair] = h[pair] W + bias + z B, fp32 [P, OUT], for columns of one slot."""
+    slot = tl.program_id(1)
+    expert = tl.load(slot_expert + slot)
+    if expert < 0:
+        return
+    pairs = tl.load(slot_pairs + slot * BM + tl.arange(0, BM))
+    live = pairs >= 0
+    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    rows = expert * OUT + tl.minimum(column, OUT - 1)
+    y = _row_products(h, blocks, scales, rows, live, pairs, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
+    if R > 0:
+        y += _low_rank(z, b, pairs, live, rows, R, RP)
+    tl.store(out + pairs[:, None] * OUT + column[None, :], y, mask=live[:, None] & (column < OUT)[None, :])
+
+
+@triton.jit
+def unpack_kernel(blocks, scales, out, groups, BG: tl.constexpr):
+    """Dense values of packed groups: out [groups * 32]."""
+    group = tl.program_id(0) * BG + tl.arange(0, BG)
+    good = group < groups
+    inside = tl.arange(0, 16)
+    byte = tl.load(blocks + group[:, None] * 16 + inside[None, :], mask=good[:, None], other=0)
+    scale = (_e8m0(tl.load(scales + group, mask=good, other=0)))[:, None]
+    values = tl.join(_fp4(byte & 15) * 16384.0 * scale, _fp4(byte >> 4) * 16384.0 * scale)  # [BG, 16, 2]
+    at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(out + at, tl.reshape(values, [BG, 32]).to(out.dtype.element_ty), mask=good[:, None])
+
+
+@triton.jit
+def gather_kernel(ids, table, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """out[n] = table[ids[n]], fp32; the table may be pinned host memory."""
+    row = tl.program_id(0)
+    source = tl.load(ids + row).to(tl.int64) * WIDTH
+    for start in range(0, WIDTH, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        value = tl.load(table + source + column, mask=column < WIDTH, other=0.0)
+        tl.store(out + row * WIDTH + column, value.to(tl.float32), mask=column < WIDTH)
+
+
+class Launch(NamedTuple):
+    """One compiled form of a kernel: types of its run-time arguments, its constants, warps and stages."""
+
+    kernel: object
+    types: dict
+    constants: dict
+    warps: int = 4
+    stages: int = 1  # there is no asynchronous copy on a T4
+
+    def __call__(self, grid, *arguments):
+        self.kernel[grid](*arguments, **self.constants, num_warps=self.warps, num_stages=self.stages)
+
+
+#: Tokens of one expert that are multiplied together -> (columns, groups of 32) of a tile.
+TILES = {1: (8, 16), 2: (8, 16), 4: (4, 16), 8: (4, 16)}
+_NAMES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+
+
+def tokens_together(tokens):
+    """How many tokens of one expert a slot holds: about what uniform routing over 32 experts sends to each."""
+    return next(bm for bm, most in ((1, 2), (2, 8), (4, 16), (8, tokens)) if tokens <= most)
+
+
+def _products(kernel, bm, rank, dtype, **sizes):
+    columns, groups = TILES[bm]
+    types = dict.fromkeys(("blocks", "scales"), "*u8") | dict.fromkeys(("slot_expert", "slot_pairs"), "*i32")
+    types |= dict.fromkeys(("bias", "z", "b"), "*fp32")
+    constants = {**sizes, "R": rank, "RP": triton.next_power_of_2(max(rank, 1)), "BM": bm, "BN": columns, "BG": groups}
+    return Launch(kernel, types | {kernel.arg_names[0]: _NAMES[dtype]}, constants)
+
+
+def gate_up_launch(bm, rank, dtype, hidden, inner, top_k):
+    launch = _products(gate_up_kernel, bm, rank, dtype, IN=hidden, INNER=inner, K=top_k)
+    return launch._replace(types=launch.types | {"out": _NAMES[dtype], "alpha": "fp32", "limit": "fp32"})
+
+
+def down_launch(bm, rank, dtype, hidden, inner):
+    launch = _products(down_kernel, bm, rank, dtype, IN=inner, OUT=hidden)
+    return launch._replace(types=launch.types | {"out": "*fp32"})
+
+
+def unpack_launch(dtype):
+    return Launch(unpack_kernel, {"blocks": "*u8", "scales": "*u8", "out": _NAMES[dtype], "groups": "i32"}, {"BG": 64})
+
+
+def gather_launch(dtype, width):
+    types = {"ids": "*i64", "table": _NAMES[dtype], "out": "*fp32"}
+    return Launch(gather_kernel, types, {"WIDTH": width, "BLOCK": 1024})
+
+
+def launches(hidden, inner, top_k, rank, dtype):
+    """Every `Launch` that a model of these sizes uses, adapted with this rank or not."""
+    for bm in TILES:
+        for r in {0, rank}:
+            yield gate_up_launch(bm, r, dtype, hidden, inner, top_k)
+            yield down_launch(bm, r, dtype, hidden, inner)
+    yield unpack_launch(dtype)
+    yield gather_launch(dtype, hidden)
+
+
+def slots(indices, count, bm):
+    """Pairs (token, expert) sorted into slots of up to `bm` pairs of one expert, without a host synchronisation.
+
+    indices: int64 [T, K]. Returns `(slot_expert int32 [S], slot_pairs int32 [S, bm])`, -1 where a
+    slot or a place in it is empty; S depends on the shapes only.
+    """
+    flat = indices.flatten()
+    if bm == 1:
+        return flat.int(), torch.arange(len(flat), dtype=torch.int32, device=flat.device)[:, None]
+    sizes = torch.zeros(count, dtype=torch.int64, device=flat.device).scatter_add_(0, flat, torch.ones_like(flat))
+    needed = (sizes + bm - 1) // bm
+    ends = needed.cumsum(0)
+    slot = torch.arange(min(len(flat), count + len(flat) // bm), device=flat.device)
+    expert = torch.searchsorted(ends, slot, right=True)
+    owner = expert.clamp(max=count - 1)
+    within = (slot - (ends - needed)[owner])[:, None] * bm + torch.arange(bm, device=flat.device)
+    live = (within < sizes[owner][:, None]) & (expert < count)[:, None]
+    place = (sizes.cumsum(0) - sizes)[owner][:, None] + within
+    pairs = flat.argsort(stable=True)[place.clamp(max=len(flat) - 1)]
+    return torch.where(expert < count, expert, -1).int(), torch.where(live, pairs, -1).int()
+
+
+def decode(hidden, indices, weights, experts, lora):
+    """`expert_forward` for a few tokens, without gradients; arguments and result as there."""
+    (tokens, width), top_k = hidden.shape, indices.shape[1]
+    inner, count, dtype = experts.gate_up_bias.shape[1] // 2, len(experts.down_bias), experts.dtype
+    bm, rank = tokens_together(tokens), lora.gate_up_A.shape[1] if lora else 0
+    slot_expert, slot_pairs = slots(indices, count, bm)
+    empty = hidden.new_empty(1)
+    z, b = (
+        (_low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling), lora.gate_up_B) if lora else (empty,) * 2
+    )
+    h = torch.empty(tokens * top_k, 2, inner // 2, dtype=dtype, device=hidden.device)
+    launch = gate_up_launch(bm, rank, dtype, width, inner, top_k)
+    grid = (triton.cdiv(inner, launch.constants["BN"]), len(slot_expert))
+    x = hidden.to(dtype).unflatten(-1, (-1, 2)).transpose(1, 2).contiguous()  # even columns first, as the kernels read
+    launch(
+        grid, x, *experts.gate_up, experts.gate_up_bias, slot_expert, slot_pairs, z, b, h, experts.alpha, experts.limit
+    )
+    if lora:
+        straight = h.transpose(1, 2).reshape(tokens, top_k, inner).float()
+        z, b = _low_rank_of(straight, lora.down_A, indices, lora.scaling), lora.down_B
+    y = torch.empty(tokens, top_k, width, dtype=torch.float32, device=hidden.device)
+    launch = down_launch(bm, rank, dtype, width, inner)
+    grid = (triton.cdiv(width, launch.constants["BN"]), len(slot_expert))
+    launch(grid, h, *experts.down, experts.down_bias, slot_expert, slot_pairs, z, b, y)
+    return (y * weights.float()[..., None]).sum(1)
+
+
+def _low_rank_of(x, a, indices, scaling):
+    """scaling * A x of each pair, fp32 [T, K, r]: x [T, K or 1, in] against the A [E, r, in] of its expert.
+
+    All experts' A are multiplied, in one product: together they are small beside one packed expert.
+    """
+    (count, rank, _), (tokens, top_k) = a.shape, indices.shape
+    every = (x.float() @ a.flatten(0, 1).T).view(tokens, -1, count, rank).expand(-1, top_k, -1, -1)
+    return every.gather(2, indices[..., None, None].expand(-1, -1, 1, rank)).squeeze(2).mul(scaling).contiguous()
+
+
+def unpack(blocks, scales, dtype):
+    """Dense `dtype` [out, in] of one packed matrix, blocks [out, in/32, 16] and scales [out, in/32]."""
+    assert blocks.is_contiguous() and scales.is_contiguous()
+    out = torch.empty(len(blocks), blocks.shape[1] * GROUP, dtype=dtype, device=blocks.device)
+    launch = unpack_launch(dtype)
+    launch((triton.cdiv(scales.numel(), launch.constants["BG"]),), blocks, scales, out, scales.numel())
+    return out
+
+
+def gather_rows(table, ids):
+    """fp32 [..., W]: rows of a table [V, W] that may lie in pinned host memory; nothing waits for the host."""
+    out = torch.empty(*ids.shape, table.shape[1], dtype=torch.float32, device=ids.device)
+    gather_launch(table.dtype, table.shape[1])((ids.numel(),), ids.contiguous(), table, out)
+    return out

@@ -1,0 +1,217 @@
+"""The mixture of experts over packed bytes: values, gradients, and what is read and held."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from helpers.kernels import mxfp4, mxfp4_triton
+from helpers.kernels.linear import frozen_linear
+from helpers.kernels.mxfp4 import Packed, expert_forward
+from tests.kernels.experts import by_definition, random_experts, random_tokens
+
+
+def error(ours, exact):
+    return float((ours.double() - exact).norm() / exact.norm())
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 40), st.sampled_from(["uniform", "skewed", "one"]), st.booleans(), st.booleans(), st.integers(0, 99)
+)
+def test_values_and_gradients(tokens, routing, pack, adapt, seed):
+    """Against the definition in float64: outputs, and the gradients in tokens, routing weights and both LoRAs."""
+    packed, dense, lora = random_experts(seed)
+    hidden, indices, weights = random_tokens(tokens, seed=seed, routing=routing)
+    leaves = [leaf.requires_grad_() for leaf in (hidden, weights, *(lora[:4] if adapt else ()))]
+    lora = lora if adapt else None
+    ours = expert_forward(hidden, indices, weights, packed if pack else dense, lora)
+    exact = by_definition(hidden, indices, weights, dense, lora)
+    if not tokens:
+        assert ours.shape == (0, 96)
+        return
+    assert error(ours.detach(), exact.detach()) < 1e-6
+    direction = torch.randn(exact.shape, dtype=torch.float64)
+    mine = torch.autograd.grad((ours.double() * direction).sum(), leaves)
+    theirs = torch.autograd.grad((exact * direction).sum(), leaves)
+    for a, b in zip(mine, theirs):
+        assert error(a, b) < 1e-5
+
+
+@pytest.mark.parametrize("tokens", [1, 4096])
+@pytest.mark.parametrize("routing", ["uniform", "one"])
+def test_few_and_many_tokens(tokens, routing):
+    packed, dense, _ = random_experts()
+    hidden, indices, weights = random_tokens(tokens, routing=routing)
+    assert (
+        error(expert_forward(hidden, indices, weights, packed), by_definition(hidden, indices, weights, dense)) < 1e-6
+    )
+
+
+def test_only_experts_that_were_hit_are_read_and_one_at_a_time(monkeypatch):
+    """All 32 experts unpacked would be 1.5 GiB a layer; the incumbent's decode read all of them for each token."""
+    read, alive = [], []
+    real = Packed.expert
+
+    def watched(self, index, dtype):
+        import weakref
+
+        matrix = real(self, index, dtype)
+        read.append(index)
+        alive.append(weakref.ref(matrix))
+        held = sum(ref() is not None for ref in alive)
+        assert held <= 2, f"{held} dense matrices at once"  # gate_up and down of one expert
+        return matrix
+
+    monkeypatch.setattr(Packed, "expert", watched)
+    packed, _, lora = random_experts()
+    hidden, indices, weights = random_tokens(50, routing="one")
+    hidden.requires_grad_()
+    expert_forward(hidden, indices, weights, packed, lora).sum().backward()
+    assert set(read) == set(indices.flatten().tolist()) != set(range(8))
+
+
+def test_frozen_weights_get_no_gradient_and_nothing_inside_is_kept():
+    """A gradient for one layer's frozen experts would be a GiB; what an expert computes inside is computed again."""
+    packed, _, lora = random_experts()
+    hidden, indices, weights = random_tokens(50)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.numel()) or t, lambda t: t):
+        out = expert_forward(hidden.requires_grad_(), indices, weights, packed, lora)
+    assert sum(saved) == hidden.numel() + weights.numel() + indices.numel() + sum(part.numel() for part in lora[:4])
+    out.sum().backward()
+    assert all(tensor.grad is None for tensor in (packed.gate_up_bias, packed.down_bias))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda h, i, w, e: (h[:, :5], i, w, e), "hidden must be"),
+        (lambda h, i, w, e: (h, i[:3], w, e), "hidden must be"),
+        (lambda h, i, w, e: (h, i, w[:, :1], e), "hidden must be"),
+        (lambda h, i, w, e: (h, i, w, e._replace(down=Packed(e.down.blocks[:, :, :1], e.down.scales))), "down must be"),
+        (lambda h, i, w, e: (h, i, w, e._replace(gate_up=torch.zeros(8, 64, 96))), "gate_up must be"),
+    ],
+)
+def test_shapes_that_do_not_fit(change, words):
+    with pytest.raises(ValueError, match=words):
+        expert_forward(*change(*random_tokens(4), random_experts()[0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("adapt", [False, True])
+def test_sixteen_bits(dtype, adapt):
+    """16-bit operands, everything else fp32: within rounding of the operands, gradients too."""
+    packed, dense, lora = random_experts(dtype=dtype)
+    lora = lora if adapt else None
+    hidden, indices, weights = random_tokens(30)
+    hidden = (hidden / 4).requires_grad_()  # clear of the clamp, on whose edge a rounding turns a gradient off
+    ours = expert_forward(hidden, indices, weights, packed, lora)
+    exact = by_definition(hidden, indices, weights, dense, lora)
+    limit = 2 * torch.finfo(dtype).eps
+    assert ours.dtype == torch.float32 and error(ours.detach(), exact.detach()) < limit
+    direction = torch.randn(exact.shape)
+    mine, theirs = (torch.autograd.grad((out * direction).sum(), hidden)[0] for out in (ours, exact))
+    assert error(mine, theirs.double()) < limit
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_a_gradient_of_any_size_survives_fp16(scale):
+    """fp16 ends at 6e-8 and 65,504; a token's gradient is often below the one, a spike above the other."""
+    weight, x = torch.randn(64, 32).half(), torch.randn(5, 64, requires_grad=True)
+    frozen_linear(x, weight).backward(scale * torch.ones(5, 32))
+    exact = scale * weight.double().sum(1)
+    assert error(x.grad[0], exact) < 2e-3
+
+
+class Recorder(TorchDispatchMode):
+    """Names of the operators that ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        self.names.append(str(function))
+        return function(*arguments, **(keywords or {}))
+
+
+class TestKernels:
+    """Triton's, in its interpreter without a GPU: it runs the same program, block by block."""
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    @pytest.mark.parametrize(("tokens", "routing"), [(1, "uniform"), (3, "one"), (9, "skewed"), (17, "one")])
+    @pytest.mark.parametrize("adapt", [False, True])
+    def test_decode_equals_the_reference(self, dtype, tokens, routing, adapt):
+        self.compare(tokens, routing, dtype, adapt, hidden=64, inner=32, count=4, top_k=2)
+
+    @pytest.mark.parametrize("tokens", [1, 4])
+    def test_decode_over_several_tiles(self, tokens):
+        """Wider than a tile, and no multiple of it: the loop runs more than once and its end is masked."""
+        self.compare(tokens, "uniform", torch.float16, True, hidden=1056, inner=64, count=2, top_k=1)
+
+    @staticmethod
+    def compare(tokens, routing, dtype, adapt, top_k, **sizes):
+        packed, dense, lora = random_experts(dtype=dtype, **sizes)
+        lora = lora if adapt else None
+        hidden, indices, weights = random_tokens(tokens, sizes["count"], sizes["hidden"], top_k, routing=routing)
+        hidden = hidden / sizes["hidden"] ** 0.5
+        ours = mxfp4_triton.decode(hidden, indices, weights, packed, lora)
+        limit = 1e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
+        assert error(ours, by_definition(hidden, indices, weights, dense, lora)) < limit
+        # the same rounding as the trainer's, so that sampled and trained log-probabilities agree
+        assert error(ours, expert_forward(hidden, indices, weights, packed, lora).double()) < limit / 2
+
+    @pytest.mark.parametrize(
+        ("tokens", "top_k", "count", "bm"), [(1, 4, 32, 1), (7, 4, 32, 2), (16, 2, 3, 4), (32, 4, 8, 8)]
+    )
+    @pytest.mark.parametrize("routing", ["uniform", "one"])
+    def test_slots_hold_each_pair_once_with_its_expert(self, tokens, top_k, count, bm, routing):
+        if top_k >= count:
+            top_k = count - 1
+        _, indices, _ = random_tokens(tokens, count=count, top_k=top_k, routing=routing)
+        expert, pairs = mxfp4_triton.slots(indices, count, bm)
+        live = pairs >= 0
+        assert sorted(pairs[live].tolist()) == list(range(indices.numel()))
+        assert torch.equal(indices.flatten()[pairs[live]], expert[:, None].expand_as(pairs)[live].long())
+
+    def test_decode_never_waits_for_the_host(self):
+        """One wait a layer is 24 a token, and a step with one cannot be captured in a CUDA graph."""
+        packed, _, lora = random_experts()
+        with Recorder() as seen:
+            hidden, indices, weights = random_tokens(8)
+            mxfp4_triton.slots(indices, 8, 2)
+            mxfp4_triton._low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling)
+        waits = ("_local_scalar_dense", "nonzero", "item", "bincount", "unique", "masked_select", "_to_copy.cpu")
+        assert not [name for name in seen.names if any(wait in name for wait in waits)]
+        import inspect
+
+        source = inspect.getsource(mxfp4_triton.decode)
+        assert not any(word in source for word in (".item(", ".tolist(", ".cpu(", "nonzero", "bool("))
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    def test_unpacking_is_exact(self, dtype):
+        blocks = torch.arange(256, dtype=torch.uint8).view(16, 1, 16).expand(16, 255, 16).contiguous()
+        scales = torch.arange(255, dtype=torch.uint8).expand(16, 255).contiguous()
+        if dtype == torch.bfloat16:
+            scales = scales.clamp(min=3)  # the interpreter, not the GPU, rounds subnormals to zero here
+        assert torch.equal(mxfp4_triton.unpack(blocks, scales, dtype), mxfp4._unpack(blocks, scales, dtype))
+
+    def test_rows_of_a_host_table(self):
+        table, ids = torch.randn(10, 70).half(), torch.tensor([[1, 5], [9, 0]])
+        assert torch.equal(mxfp4_triton.gather_rows(table, ids), table[ids].float())
+
+    def test_every_launch_is_in_the_table(self, monkeypatch):
+        """What the ahead-of-time test compiles is what runs."""
+        ran = []
+        monkeypatch.setattr(mxfp4_triton.Launch, "__call__", lambda self, *_: ran.append(self))
+        packed, _, lora = random_experts(dtype=torch.float16)
+        for tokens in range(1, mxfp4.DECODE_TOKENS + 1):
+            for adapter in (None, lora):
+                mxfp4_triton.decode(*random_tokens(tokens), packed, adapter)
+        packed.down.expert(0, torch.float16)
+        mxfp4_triton.unpack(packed.down.blocks[0], packed.down.scales[0], torch.float16)
+        mxfp4_triton.gather_rows(torch.zeros(4, 96).half(), torch.zeros(2, dtype=torch.long))
+        table = list(mxfp4_triton.launches(96, 64, 3, 5, torch.float16))
+        assert all(launch in table for launch in ran) and all(launch in ran for launch in table)
