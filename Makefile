@@ -17,7 +17,7 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-py lint tiny release clean
+.PHONY: help run test test-slow test-py bench-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -26,7 +26,7 @@ help: ## what can be made
 run: $(READY) ## run the five notebooks in order; results under runs/
 	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(PARAMS)
 
-test: $(READY) ## run all tests, every notebook included, on two to four cores
+test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, on two to four cores
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: $(READY) ## the runs that take longer: three wins, three controls, ten kills (about an hour at most)
@@ -44,6 +44,10 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 	  count=$$($$venv/bin/python -m pytest --collect-only $(TESTS_PY) | grep -c ::) || true; \
 	  [ "$$count" -ge $(LEAST_PY) ] || { \
 	    echo "Only $$count tests were found and there must be $(LEAST_PY): see to TESTS_PY in the Makefile." >&2; exit 1; }; done
+
+bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings, results under tests/benchmarks
+	@$(PYTHON) -m pytest tests/gpu -s
+	@$(PYTHON) -m tests.benchmarks.experts --device cuda --out tests/benchmarks/results/experts-gpu.json
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
@@ -69,3 +73,11 @@ $(READY): requirements.txt constraints.txt
 	  else PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; fi; \
 	  $$PIP install -q --disable-pip-version-check $(NEEDED) -c constraints.txt
 	@touch $(READY)
+
+# Colab's Triton beside the newest: the kernels are compiled by both.
+$(VENV)/triton-3.6.0: $(READY)
+	@rm -rf $@ $@.part
+	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 && PIP='$(VENV)/bin/python -m pip' || \
+	  PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; \
+	  $$PIP install -q --disable-pip-version-check --no-deps --target $@.part triton==3.6.0
+	@mv $@.part $@

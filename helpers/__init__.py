@@ -17,6 +17,8 @@ _EXPORTS = {
     "sink_attention": "helpers.kernels.attention",
     "load_model": "helpers.model.load",
     "add_lora": "helpers.model.lora",
+    "export_adapter": "helpers.model.export",
+    "merge_adapter": "helpers.model.export",
     "trainable_parameters": "helpers.model.lora",
     "weights_digest": "helpers.model.lora",
     "memory_plan": "helpers.model.memory",

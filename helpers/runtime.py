@@ -28,16 +28,19 @@ class UserError(ValueError):
 class Profile:
     """What to load and how much to do with it, for one kind of machine.
 
-    model: a folder or a hub id. needs_gib: GPU memory that this version takes, by
-    `memory_plan` (0: it runs on the CPU). dense: how the attention projections are kept,
-    "nf4", "bf16" or "fp32". Batch sizes count completions, lengths tokens. why: one sentence
-    on the choice, where "auto" made it.
+    model: a folder or a hub id. needs_gib: GPU memory, beside what CUDA itself takes, that the
+    profile is made for and `memory_plan` keeps to (0: it runs on the CPU). dtype: of the operands.
+    experts: how the expert matrices are kept, "mxfp4" or dense, as "bf16" or "fp32". dense: how the
+    attention projections are kept, "nf4", dense, or "auto": dense if the plan fits, else nf4.
+    host_embedding: keep the embedding in pinned host memory. Batch sizes count completions,
+    lengths tokens. why: one sentence on the choice, where "auto" made it.
     """
 
     name: str
     model: str
     needs_gib: float
     dtype: str
+    experts: str
     dense: str
     lora_r: int
     lora_alpha: int
@@ -49,6 +52,7 @@ class Profile:
     max_completion_length: int
     max_steps: int
     reasoning_effort: str = "low"
+    host_embedding: bool = False
     why: str = ""
 
     @property
@@ -62,27 +66,31 @@ class Profile:
 
 RELEASED = "openai/gpt-oss-20b"
 _TINY = Profile(
-    name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", dense="nf4",
+    name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", experts="fp32", dense="nf4",
     lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=1e-3,
     num_generations=8, generation_batch_size=64, per_device_train_batch_size=16,
     max_completion_length=200, max_steps=40,
 )  # fmt: skip
 _T4 = replace(
-    _TINY, name="t4", model=RELEASED, needs_gib=43, dtype="float16", lora_r=4, lora_alpha=8,
-    lora_targets=("attention",), learning_rate=5e-5,
-    generation_batch_size=8, per_device_train_batch_size=1, max_completion_length=768, max_steps=100,
+    _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
+    lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=1,
+    max_completion_length=768, max_steps=100, host_embedding=True,
+)  # fmt: skip
+_L4 = replace(
+    _T4, name="l4", needs_gib=21, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024,
+    host_embedding=False,
 )  # fmt: skip
 _A100 = replace(
-    _T4, name="a100", needs_gib=55, dtype="bfloat16", dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
+    _L4, name="a100", needs_gib=38, dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
     generation_batch_size=32, max_completion_length=4096,
 )  # fmt: skip
-#: Smallest first. On a GPU this version unpacks the experts to 16 bits, hence `needs_gib`.
+#: Smallest first: cards of 15 (T4), 22 to 24 (L4, RTX 3090 and 4090), 40 and 80 GB.
 PROFILES = {
     "tiny": _TINY,
     "t4": _T4,
-    "l4": replace(_T4, name="l4", needs_gib=44, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024),
+    "l4": _L4,
     "a100": _A100,
-    "h100": replace(_A100, name="h100", needs_gib=58, generation_batch_size=64),
+    "h100": replace(_A100, name="h100", needs_gib=78, generation_batch_size=64),
 }
 
 

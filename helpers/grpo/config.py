@@ -17,6 +17,7 @@ class GRPOConfig:
     per_device_train_batch_size * gradient_accumulation_steps completions are generated and
     make one optimizer step; that many must be a multiple of num_generations.
     num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
+    gradient_checkpointing: keep only each layer's input for the backward pass and compute the rest anew.
     loss_type: "dapo" or "dr_grpo". scale_rewards: "group", "batch" or "none".
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
     reward_timeout (ours): seconds that one call of a reward function may take.
@@ -33,6 +34,7 @@ class GRPOConfig:
     num_generations: int = 8
     per_device_train_batch_size: int = 8
     gradient_accumulation_steps: int = 1
+    gradient_checkpointing: bool = True
     num_iterations: int = 1
     max_completion_length: int = 512
     temperature: float = 1.0
@@ -82,6 +84,7 @@ class GRPOConfig:
             "num_generations": profile.num_generations,
             "per_device_train_batch_size": micro,
             "gradient_accumulation_steps": profile.generation_batch_size // micro,
+            "gradient_checkpointing": profile.device == "cuda",
             "max_completion_length": profile.max_completion_length,
             "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
         }

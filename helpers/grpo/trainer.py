@@ -33,7 +33,8 @@ from helpers.grpo.generation import Generation, name_of, prompt_indices, records
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
-from helpers.model.lora import check_trainable, save_adapter
+from helpers.model.attention import check_attention
+from helpers.model.lora import check_trainable, checkpoint_layers, save_adapter
 from helpers.rollout import RolloutEngine, SamplingParams
 from helpers.runtime import UserError, whole_folder
 
@@ -66,6 +67,7 @@ class GRPOTrainer:
 
     def __init__(self, model, reward_funcs, args, train_dataset, processing_class, callbacks=None):
         check_trainable(model)
+        check_attention(model)
         if not len(train_dataset) or "prompt" not in train_dataset.column_names:
             raise UserError("train_dataset needs at least one row and a column 'prompt'.")
         self.model, self.args, self.train_dataset, self.callbacks = model, args, train_dataset, callbacks or []
@@ -88,6 +90,8 @@ class GRPOTrainer:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
         self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
+        if args.gradient_checkpointing:
+            checkpoint_layers(model)
         self.state = TrainerState(max_steps=args.max_steps)
         self.generation = None  # where optimizer steps on it are still to come
         self.saved_step = None
@@ -222,17 +226,19 @@ class GRPOTrainer:
             keep_B1 = torch.tensor([[float(kept[n])] for n in chosen], device=mask_BT.device)
             loss, (low, high) = policy_loss(
                 logprobs_BT, old_BT, advantages[chosen].to(mask_BT.device), mask_BT * keep_B1,
-                normalizer=normalizer, epsilon=args.epsilon, epsilon_high=args.epsilon_high,
+                normalizer=1, epsilon=args.epsilon, epsilon_high=args.epsilon_high,
             )  # fmt: skip
-            loss.backward()
+            loss.backward()  # of the sum: a mean's gradient, thousands of times smaller, would vanish in fp16
             difference_BT = (logprobs_BT.detach() - old_BT).abs() * mask_BT
-            sums["loss"] += loss.item()
+            sums["loss"] += loss.item() / normalizer
             sums["entropy"] += (entropy_BT * mask_BT).sum().item()
             sums["tokens"] += mask_BT.sum().item()
             sums["clipped_low"] += low
             sums["clipped_high"] += high
             sums["difference"] += difference_BT.sum().item()
             sums["largest_difference"] = max(sums["largest_difference"], difference_BT.max().item())
+        for weight in self.weights:
+            weight.grad /= normalizer
         return sums
 
     def _notify(self, logs, generation):

@@ -4,6 +4,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from helpers.kernels.attention import AttentionMask, sink_attention
+from helpers.runtime import UserError
 
 #: backend -> name for `set_attn_implementation`. Transformers searches names for "sdpa" and
 #: "flex_attention" and would then apply its own rules, so these avoid both.
@@ -47,6 +48,25 @@ def attention_mask(
 for _backend, _name in NAMES.items():
     AttentionInterface.register(_name, attention_forward(_backend))
     AttentionMaskInterface.register(_name, attention_mask)
+
+
+def check_attention(model):
+    """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing.
+
+    The reason is named for the kernels that people have: FlashAttention 3 takes sinks but has no
+    gradient for them, FlashAttention 2 and PyTorch's own SDPA know no sinks at all.
+    """
+    name = model.config._attn_implementation
+    if name in (*NAMES.values(), "eager"):
+        return
+    reason = "it has no sinks"
+    if "flash-attn3" in name or name == "flash_attention_3":
+        reason = "FlashAttention 3 computes sinks forwards only, without their gradient"
+    elif name == "flex_attention":
+        reason = "transformers' version rounds the normaliser that the sinks' gradient goes through to 16 bits"
+    raise UserError(
+        f"Attention '{name}' cannot be trained with gpt-oss: {reason}. Call set_attention(model, 'auto') first."
+    )
 
 
 def set_attention(model, backend):

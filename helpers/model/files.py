@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from helpers.runtime import UserError, first_line
@@ -62,17 +64,69 @@ def read_tokenizer(folder):
         ) from error
 
 
-def read_tensors(folder):
-    """Yield `(name, tensor)` over all shards, one tensor in memory at a time."""
+@dataclass(frozen=True)
+class Entry:
+    """Where a tensor stands and what its file's header says of it."""
+
+    file: Path
+    shape: tuple
+    dtype: str
+    bytes: int
+
+
+#: safetensors' names of the types that a gpt-oss checkpoint holds -> bytes of one value.
+_SIZES = {"U8": 1, "BF16": 2, "F16": 2, "F32": 4}
+
+
+def read_index(folder):
+    """name -> `Entry` over all shards, from their headers alone.
+
+    Raises UserError for a shard that is missing, cut off or damaged, by its name.
+    """
     from safetensors import SafetensorError, safe_open
 
-    files = sorted(Path(folder).glob("model*.safetensors"))
-    if not files:
-        raise UserError(f"{folder} holds no model*.safetensors: is the download complete?")
-    for file in files:
+    found = {}
+    for file in _shards(Path(folder)):
+        try:
+            with safe_open(file, framework="pt", device="cpu") as tensors:
+                for name in tensors.keys():
+                    piece = tensors.get_slice(name)
+                    shape, dtype = tuple(piece.get_shape()), piece.get_dtype()
+                    if dtype not in _SIZES:
+                        raise UserError(f"{name} in {file} is {dtype}: a gpt-oss checkpoint holds {', '.join(_SIZES)}.")
+                    found[name] = Entry(file, shape, dtype, prod(shape) * _SIZES[dtype])
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error
+    return found
+
+
+def _shards(folder):
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        files = sorted(folder.glob("model*.safetensors"))
+        if not files:
+            raise UserError(f"{folder} holds no model*.safetensors: is the download complete?")
+        return files
+    try:
+        files = sorted({folder / name for name in json.loads(index.read_text())["weight_map"].values()})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"Cannot read {index} ({first_line(error)}): delete it and fetch it again.") from error
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise UserError(
+            f"{folder} lacks {len(missing)} of {len(files)} shards, among them {missing[0]}: fetch the rest."
+        )
+    return files
+
+
+def read_tensors(index):
+    """Yield `(name, tensor)` shard by shard; a tensor is read when it is its turn, and none is kept."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in dict.fromkeys(entry.file for entry in index.values()):
         try:
             with safe_open(file, framework="pt", device="cpu") as tensors:
                 for name in tensors.keys():
                     yield name, tensors.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise UserError(f"Cannot read {file} ({error}): delete it and fetch it again.") from error
+            raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error

@@ -10,36 +10,36 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import SafetensorError
 
-from helpers.runtime import UserError
+from helpers.model.attention import check_attention
+from helpers.model.experts import register_experts
+from helpers.runtime import UserError, first_line
 
-#: What may be adapted, in PEFT's terms.
-TARGETS = {
-    "attention": {"target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
-    "experts": {"target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]},
-}
+#: What may be adapted -> names of the modules.
+TARGETS = {"attention": ["q_proj", "k_proj", "v_proj", "o_proj"], "experts": ["experts"]}
 
 
 def add_lora(model, r, alpha, targets=("attention", "experts")):
     """Wrap `model` in a `peft.PeftModel` with fresh fp32 adapters.
 
-    targets: "attention" (the four projections) and "experts" (both expert matrices; PEFT
-    rebuilds every expert in each forward, which suits small models only).
+    targets: "attention" (the four projections) and "experts" (both matrices of every expert).
 
-    Raises UserError for an unknown target, and for one that the model does not have.
+    Raises UserError for an unknown target, for one that the model does not have, and for an
+    attention that cannot be trained.
     """
     unknown = set(targets) - set(TARGETS)
     if unknown or not targets:
         raise UserError(f"LoRA targets are {', '.join(TARGETS)}; got {', '.join(sorted(unknown)) or 'none'}.")
-    chosen = {"target_modules": [], "target_parameters": None}
-    for target in targets:
-        chosen.update(TARGETS[target])
-    config = LoraConfig(r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", **chosen)
+    modules = [name for target in targets for name in TARGETS[target]]
+    config = LoraConfig(
+        r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", target_modules=modules
+    )
     try:
         with _quiet():
-            adapted = get_peft_model(model, config)
+            adapted = get_peft_model(model, register_experts(config))
     except ValueError as error:
-        raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {error}") from error
+        raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {first_line(error)}") from error
     check_trainable(adapted, targets)
+    check_attention(adapted)
     return adapted
 
 
@@ -51,9 +51,7 @@ def save_adapter(model, folder):
     model.save_pretrained(folder)
     path = Path(folder) / "adapter_config.json"
     config = json.loads(path.read_text())
-    for name in ("target_modules", "target_parameters"):
-        if isinstance(config.get(name), list):
-            config[name].sort()
+    config["target_modules"].sort()
     path.write_text(json.dumps(config, indent=2, sort_keys=True))
 
 
@@ -65,7 +63,8 @@ def load_adapter(model, folder):
         )
     try:
         with _quiet():
-            return PeftModel.from_pretrained(model, str(folder))
+            config = register_experts(LoraConfig.from_pretrained(str(folder)))
+            return PeftModel.from_pretrained(model, str(folder), config=config)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "
@@ -79,6 +78,14 @@ def _quiet():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         yield
+
+
+def checkpoint_layers(model):
+    """Keep only each layer's input for the backward pass of `model` in training mode."""
+    if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.2x's name for it
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def trainable_parameters(model):

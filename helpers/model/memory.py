@@ -1,101 +1,215 @@
 """What a model will take, part by part, before anything is loaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from helpers.kernels.logprobs import ROWS
 from helpers.model.files import read_config
 from helpers.runtime import GIB, Profile, UserError, named_profile
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+#: What `experts` and `dense` call matrices that are kept in the dtype of the arithmetic.
+WHOLE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+#: MXFP4: half a byte, and one byte for 32.
+MXFP4_BYTES = 0.5 + 1 / 32
 #: NF4 with double quantisation: 4 bits, one byte a block of 64, one float a 256 blocks.
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+#: What CUDA takes for itself before the first tensor, and what a caching allocator loses between tensors.
+CONTEXT = 0.5 * GIB
+#: Words of the vocabulary in a tile of `token_logprobs`, as by its default.
+TILE = 8192
+#: Tokens of a prompt, where only the completion's length is known.
+PROMPT = 512
+
+#: Parts that live through a run; those of a rollout and those of an update take turns.
+RESIDENT = (
+    "experts", "attention", "head", "embedding", "biases, norms, router, sinks", "dequantise scratch",
+    "LoRA", "LoRA gradients", "optimizer",
+)  # fmt: skip
+ROLLOUT = ("KV cache, full layers", "KV cache, sliding layers", "prefill and logits")
+UPDATE = ("activations", "logits tile")
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes by part; `available` is what the device offers (None: not checked, on the CPU)."""
+    """Bytes by part. available: what the card offers (None: the CPU, not checked); host: what stays in
+    pinned host memory. experts, dense: how these are kept. batch, length: what was planned for."""
 
     profile: str
     parts: dict
-    available: int | None
+    available: float | None
+    experts: str
+    dense: str
+    batch: int
+    length: int
+    host: int = 0
+    parameters: int = 0
 
     @property
     def total(self):
-        return sum(self.parts.values())
+        """Bytes at the worst moment: everything resident, and the larger of a rollout and an update."""
+        sums = [sum(self.parts[name] for name in names) for names in (RESIDENT, ROLLOUT, UPDATE)]
+        return sums[0] + max(sums[1:])
+
+    @property
+    def fits(self):
+        return self.available is None or self.total <= self.available
 
     def check(self):
         """Raise UserError if the plan does not fit the device."""
-        if self.available is not None and self.total > self.available:
+        if not self.fits:
             raise UserError(
-                f"Profile '{self.profile}' needs {self.total / GIB:.1f} GiB of GPU memory and "
-                f"{self.available / GIB:.1f} are there: choose a smaller profile, or PROFILE = 'tiny' for the embedded "
-                "model on the CPU."
+                f"Profile '{self.profile}' needs {self.total / GIB:.1f} GiB of GPU memory for {self.batch} completions "
+                f"of {self.length} tokens and {self.available / GIB:.1f} are there: choose a smaller profile, or "
+                "PROFILE = 'tiny' for the embedded model on the CPU."
             )
 
     def rows(self):
         """`(part, GiB)` pairs, the total last."""
         return [*((part, size / GIB) for part, size in self.parts.items()), ("total", self.total / GIB)]
 
+    def __str__(self):
+        card = f" of {self.available / GIB:.1f}" if self.available else ""
+        experts = f"experts {self.experts} ({self.parts['experts'] / GIB:.2f} GiB)"
+        host = f", embedding on the host ({self.host / GIB:.2f} GiB)" if self.host else ""
+        return (
+            f"Memory plan, {self.batch} completions of {self.length} tokens: {self.total / GIB:.2f}{card} GiB. "
+            f"{self.parameters / 1e6:,.0f} M parameters, {experts}, dense {self.dense}{host}."
+        )
+
 
 def memory_plan(profile, batch=None, length=None, config=None):
-    """Predict the memory of training one micro-batch and of one rollout under `profile`.
+    """Predict the memory of rollouts and updates under `profile`, for the device that is there.
 
     Args:
         profile: a name or a `Profile`.
         batch: completions in a rollout; default: the profile's generation batch.
         length: tokens of prompt and completion; default: the longest completion and 512 more.
         config: a `GptOssConfig`; default: gpt-oss-20b's sizes, or the embedded model's.
+
+    Without a GPU the plan is held against what the profile is made for. Where the profile says
+    dense="auto", the plan chooses. Raises UserError for an unknown profile or a batch or length below 1.
     """
     profile = profile if isinstance(profile, Profile) else named_profile(profile)
     config = config or known_config(profile)
-    batch = batch or profile.generation_batch_size
-    length = length or profile.max_completion_length + 512
-    item = BYTES[profile.dtype]
-    dense_item = NF4_BYTES if profile.dense == "nf4" else item
-    h, d, layers = config.hidden_size, config.head_dim, config.num_hidden_layers
-    q, kv = config.num_attention_heads * d, config.num_key_value_heads * d
-    experts = layers * config.num_local_experts * 3 * h * config.intermediate_size
-    attention = layers * h * (2 * q + 2 * kv)
-    biases = layers * (config.num_local_experts * (3 * config.intermediate_size + 1 + h) + 2 * q + 2 * kv + 3 * h)
-    cached = [
-        min(length, config.sliding_window) if kind == "sliding_attention" else length for kind in config.layer_types
-    ]
-    lora = layers * profile.lora_r * lora_widths(profile, config)
-    rows = profile.per_device_train_batch_size * length
-    parts = {
-        "experts, unpacked from MXFP4": experts * item,
-        "attention": attention * dense_item,
-        "embedding and head": 2 * config.vocab_size * h * item,
-        "biases, norms, router, sinks": biases * item,
-        "KV cache of a rollout": 2 * kv * sum(cached) * batch * item,
-        "LoRA, gradients and Adam": lora * 4 * 4,
-        # about 12 hidden-sized tensors a layer are kept for the backward pass
-        "activations of a micro-batch": rows * layers * 12 * max(h, q) * item,
-        "logits of a tile": 2 * 1024 * config.vocab_size * 4,
+    batch = profile.generation_batch_size if batch is None else batch
+    length = profile.max_completion_length + PROMPT if length is None else length
+    if batch < 1 or length < 1:
+        raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
+    if profile.dense == "auto":
+        plans = [
+            memory_plan(replace(profile, dense=dense), batch, length, config) for dense in (WHOLE[profile.dtype], "nf4")
+        ]
+        return plans[0] if plans[0].fits else plans[1]
+    sizes = parameter_counts(config)
+    table = sizes["embedding"] * BYTES[profile.dtype]
+    parts = _weights(profile, sizes) | _adapter(profile, config) | _rollout(profile, config, batch, length)
+    return MemoryPlan(
+        profile.name,
+        parts | _update(profile, config, length),
+        _available(profile),
+        profile.experts,
+        profile.dense,
+        batch,
+        length,
+        host=table if profile.host_embedding else 0,
+        parameters=sum(sizes.values()),
+    )
+
+
+def longest(profile, batch, config=None):
+    """The most tokens, in steps of 128, that `batch` completions may have on the profile's card; 0 if none fit."""
+    profile = profile if isinstance(profile, Profile) else named_profile(profile)
+    config = config or known_config(profile)
+    low, high = 0, config.max_position_embeddings // 128
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if memory_plan(profile, batch, middle * 128, config).fits else (low, middle - 1)
+    return low * 128
+
+
+def parameter_counts(config):
+    """Parameters by kind."""
+    h, d, layers, i = config.hidden_size, config.head_dim, config.num_hidden_layers, config.intermediate_size
+    q, kv, count = config.num_attention_heads * d, config.num_key_value_heads * d, config.num_local_experts
+    expert_biases, router, norms = count * (2 * i + h), count * (h + 1), 2 * h
+    attention_biases, sinks = q + 2 * kv + h, config.num_attention_heads
+    return {
+        "experts": layers * count * 3 * h * i,
+        "attention": layers * h * (2 * q + 2 * kv),
+        "head": config.vocab_size * h,
+        "embedding": config.vocab_size * h,
+        "small": layers * (expert_biases + router + norms + attention_biases + sinks) + h,
     }
-    return MemoryPlan(profile.name, parts, _gpu_bytes(profile))
 
 
-def lora_widths(profile, config):
-    """Rows and columns together of the adapted matrices of one layer."""
+def _weights(profile, sizes):
+    item = BYTES[profile.dtype]
+    packed = profile.experts == "mxfp4"
+    return {
+        "experts": sizes["experts"] * (MXFP4_BYTES if packed else item),
+        "attention": sizes["attention"] * (NF4_BYTES if profile.dense == "nf4" else item),
+        "head": sizes["head"] * item,
+        "embedding": 0 if profile.host_embedding else sizes["embedding"] * item,
+        "biases, norms, router, sinks": sizes["small"] * 4,
+    }
+
+
+def _adapter(profile, config):
     h, d, i = config.hidden_size, config.head_dim, config.intermediate_size
     q, kv = config.num_attention_heads * d, config.num_key_value_heads * d
-    attention = 2 * (h + q) + 2 * (h + kv) if "attention" in profile.lora_targets else 0
-    experts = config.num_local_experts * ((h + 2 * i) + (i + h)) if "experts" in profile.lora_targets else 0
-    return attention + experts
+    widths = {"attention": 2 * (h + q) + 2 * (h + kv), "experts": config.num_local_experts * ((h + 2 * i) + (i + h))}
+    count = config.num_hidden_layers * profile.lora_r * sum(widths[target] for target in profile.lora_targets)
+    scratch = 3 * h * i * BYTES[profile.dtype] if profile.experts == "mxfp4" else 0
+    return {"dequantise scratch": scratch, "LoRA": count * 4, "LoRA gradients": count * 4, "optimizer": count * 8}
+
+
+def _rollout(profile, config, batch, length):
+    item, kinds = BYTES[profile.dtype], config.layer_types
+    token = 2 * config.num_key_value_heads * config.head_dim * item
+    sliding, full = kinds.count("sliding_attention"), kinds.count("full_attention")
+    prompt = batch * min(length, PROMPT)
+    return {
+        "KV cache, full layers": full * token * length * batch,
+        "KV cache, sliding layers": sliding * token * min(length, config.sliding_window) * batch,
+        # some six hidden-sized fp32 tensors of the prompts; logits, log-probabilities and probabilities of a step
+        "prefill and logits": 4 * (6 * prompt * config.hidden_size + 3 * batch * config.vocab_size),
+    }
+
+
+def _update(profile, config, length):
+    """Of one micro-batch, by the tensors that `policy_logprobs` and a checkpointed layer keep."""
+    h, i, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    q = config.num_attention_heads * config.head_dim
+    item, rows = BYTES[profile.dtype], profile.per_device_train_batch_size * length
+    # one layer: queries, keys and values, spread and padded, with their gradients; the mask and scores
+    # of a tile; the rows of the busiest expert, taken as half of them, through eight inner-sized tensors
+    attention = rows * (12 * h * 4 + 8 * q * item) + 2 * rows * length
+    experts = rows // 2 * 8 * 2 * i * 4
+    # on a GPU layers are checkpointed: the residual stream is kept at each; else all of every layer
+    kept = layers * rows * h * 4 + attention + experts if profile.device == "cuda" else layers * (attention + experts)
+    tile = min(rows, ROWS) * min(TILE, config.vocab_size) * 4 * 4
+    return {"activations": kept, "logits tile": tile + rows * h * item}
 
 
 def known_config(profile):
-    """The config of the profile's model, without reading a file for the released one."""
+    """The config of the profile's model, without reading a file for the released ones."""
+    return released_config("20b") if profile.device == "cuda" else read_config(profile.model)
+
+
+def released_config(size):
+    """The `GptOssConfig` of openai/gpt-oss-20b ("20b") or -120b ("120b")."""
     from transformers import GptOssConfig
 
-    if profile.name == "tiny":
-        return read_config(profile.model)
-    return GptOssConfig(num_hidden_layers=24, num_local_experts=32)
+    layers, experts = {"20b": (24, 32), "120b": (36, 128)}[size]
+    return GptOssConfig(num_hidden_layers=layers, num_local_experts=experts)
 
 
-def _gpu_bytes(profile):
+def _available(profile):
+    """Bytes for tensors: the GPU's, or without one what the profile is made for; None on the CPU."""
     if profile.device == "cpu":
         return None
     import torch
 
-    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None
+    if not torch.cuda.is_available():
+        return profile.needs_gib * GIB
+    return torch.cuda.get_device_properties(0).total_memory - CONTEXT

@@ -64,7 +64,7 @@ CONFIG = {
     "rms_norm_eps": 1e-05,
     "rope_scaling": {
         "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
-        "rope_type": "yarn", "truncate": False,
+        "rope_theta": 150000, "rope_type": "yarn", "truncate": False,
     },
     "rope_theta": 150000,
     "router_aux_loss_coef": 0.9,

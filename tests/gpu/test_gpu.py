@@ -41,7 +41,7 @@ def test_mxfp4_is_the_same_on_both_devices():
 
 def test_embedded_model_samples_and_scores_the_same():
     """The whole path on the GPU: load, decode with a cache, score with a full forward pass."""
-    profile = replace(PROFILES["tiny"], needs_gib=1, dense="fp32")
+    profile = replace(PROFILES["tiny"], needs_gib=1, dense="fp32", experts="fp32")
     model, tokenizer = load_model(profile=profile)
     engine = RolloutEngine(model, tokenizer, max_batch_size=16, max_length=1024)
     completions = engine.generate(

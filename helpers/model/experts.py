@@ -1,0 +1,132 @@
+"""The experts of a layer over packed or dense weights, and LoRA on both of their matrices through PEFT."""
+
+import math
+
+import torch
+from peft.tuners.lora import LoraLayer
+from torch import nn
+
+from helpers.kernels.mxfp4 import GROUP, ExpertLora, ExpertWeights, Packed, expert_forward
+from helpers.runtime import UserError
+
+MATRICES = ("gate_up_proj", "down_proj")
+
+
+class PackedExperts(nn.Module):
+    """Takes the place of transformers' `GptOssExperts`, with the released tensors' names and shapes.
+
+    packed: keep MXFP4 as `{matrix}_blocks` and `{matrix}_scales`; else a dense parameter
+    [E, in, out] as transformers has it. dtype: of the operands. Biases are fp32, or wider.
+    """
+
+    def __init__(self, config, packed, dtype):
+        super().__init__()
+        self.num_experts, self.packed, self.dtype = config.num_local_experts, packed, dtype
+        self.alpha, self.limit = getattr(config, "swiglu_alpha", 1.702), getattr(config, "swiglu_limit", 7.0)
+        self.sizes = matrix_sizes(config)
+        for name, (wide, out) in self.sizes.items():
+            if packed:
+                for half, depth in (("blocks", (GROUP // 2,)), ("scales", ())):
+                    shape = (self.num_experts, out, wide // GROUP, *depth)
+                    self.register_parameter(f"{name}_{half}", _frozen(torch.empty(shape, dtype=torch.uint8)))
+            else:
+                self.register_parameter(name, _frozen(torch.empty(self.num_experts, wide, out, dtype=dtype)))
+            wide_type = torch.promote_types(dtype, torch.float32)
+            self.register_parameter(f"{name}_bias", _frozen(torch.empty(self.num_experts, out, dtype=wide_type)))
+
+    def weights(self):
+        """The layer's `ExpertWeights`."""
+        gate_up, down = (
+            Packed(getattr(self, f"{name}_blocks"), getattr(self, f"{name}_scales"))
+            if self.packed
+            else getattr(self, name)
+            for name in MATRICES
+        )
+        return ExpertWeights(
+            gate_up, self.gate_up_proj_bias, down, self.down_proj_bias, self.dtype, self.alpha, self.limit
+        )
+
+    def forward(self, hidden_states, router_indices, routing_weights, lora=None):
+        """hidden_states [T, H], router_indices and routing_weights [T, K] -> fp32 [T, H]."""
+        return expert_forward(hidden_states, router_indices, routing_weights, self.weights(), lora)
+
+    def extra_repr(self):
+        kept = "MXFP4" if self.packed else str(self.dtype).removeprefix("torch.")
+        return f"{self.num_experts} experts, {kept}"
+
+
+def matrix_sizes(config):
+    """name -> (in, out) of an expert's matrices."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    return {"gate_up_proj": (hidden, 2 * inner), "down_proj": (inner, hidden)}
+
+
+def _frozen(tensor):
+    return nn.Parameter(tensor, requires_grad=False)
+
+
+class LoraExperts(nn.Module, LoraLayer):
+    """PEFT's layer over `PackedExperts`: A [E, r, in] and B [E, out, r] for each of the two matrices.
+
+    Found by PEFT through `register_experts`. There is no merging in place, packed bytes cannot
+    hold the sum: `merge_adapter` writes a dense folder.
+    """
+
+    adapter_layer_names = ("lora_gate_up_A", "lora_gate_up_B", "lora_down_A", "lora_down_B")
+
+    def __init__(self, base_layer, adapter_name, config, r=0, lora_alpha=1, **_):
+        nn.Module.__init__(self)
+        LoraLayer.__init__(self, base_layer)
+        for name in self.adapter_layer_names:
+            setattr(self, name, nn.ParameterDict())
+        self._active_adapter = adapter_name
+        self.update_layer(adapter_name, r, lora_alpha=lora_alpha, config=config)
+
+    def _get_in_out_features(self, module):
+        return module.sizes["gate_up_proj"]
+
+    def update_layer(self, adapter_name, r, lora_alpha, config, **_):
+        """Add fresh fp32 matrices: A as PEFT starts a linear layer's, B zero."""
+        if config.lora_dropout or config.use_dora or config.lora_bias or r < 1:
+            raise UserError(
+                "LoRA on experts takes r >= 1 and neither dropout, bias nor DoRA: leave those at their defaults."
+            )
+        base = self.get_base_layer()
+        for name, (wide, out) in base.sizes.items():
+            stem, device = f"lora_{name.removesuffix('_proj')}", base.down_proj_bias.device
+            a = torch.empty(base.num_experts, r, wide, device=device).uniform_(-1, 1) / math.sqrt(wide)
+            getattr(self, f"{stem}_A")[adapter_name] = nn.Parameter(a)
+            getattr(self, f"{stem}_B")[adapter_name] = nn.Parameter(
+                torch.zeros(base.num_experts, out, r, device=device)
+            )
+        self.r[adapter_name], self.lora_alpha[adapter_name] = r, lora_alpha
+        self.scaling[adapter_name] = lora_alpha / (math.sqrt(r) if config.use_rslora else r)
+        self.set_adapter(self.active_adapters, inference_mode=config.inference_mode)
+
+    def adapter(self):
+        """The active `ExpertLora`, or None."""
+        active = [name for name in self.active_adapters if name in self.scaling]
+        if self.disable_adapters or not active:
+            return None
+        if len(active) > 1:
+            raise UserError(
+                f"Experts take one adapter at a time, and {', '.join(active)} are active: choose with set_adapter."
+            )
+        parts = [getattr(self, name)[active[0]] for name in self.adapter_layer_names]
+        return ExpertLora(*parts, self.scaling[active[0]])
+
+    def forward(self, hidden_states, router_indices, routing_weights):
+        return self.base_layer(hidden_states, router_indices, routing_weights, self.adapter())
+
+    def merge(self, safe_merge=False, adapter_names=None):
+        raise UserError(
+            "An adapter cannot be merged into packed experts: merge_adapter(model, folder, dtype) writes them dense."
+        )
+
+    unmerge = merge
+
+
+def register_experts(config):
+    """Tell a `LoraConfig` how to adapt `PackedExperts`. PEFT does not save this, so loading does it again."""
+    config._register_custom_module({PackedExperts: LoraExperts})
+    return config

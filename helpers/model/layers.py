@@ -1,0 +1,78 @@
+"""What replaces transformers' layers where the arithmetic is 16-bit: fp32 residual stream, 16-bit operands.
+
+Norms, the router and the sinks are fp32 parameters, so they compute in fp32 as transformers writes
+them; the modules here are the rest.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssRotaryEmbedding
+
+from helpers.kernels.linear import frozen_linear
+
+
+class FrozenLinear(nn.Linear):
+    """A frozen linear layer with a 16-bit weight and fp32 sums. out_dtype: of the result; None: fp32."""
+
+    def __init__(self, linear, dtype, out_dtype=None):
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, "meta", dtype)
+        self.out_dtype = out_dtype
+
+    def forward(self, x):
+        return frozen_linear(x, self.weight.T, self.bias, self.out_dtype)
+
+
+class Embedding(nn.Embedding):
+    """Rows in 16 bits, out in fp32: where the residual stream begins."""
+
+    def forward(self, ids):
+        return super().forward(ids).float()
+
+
+class HostEmbedding(nn.Module):
+    """An embedding [V, H] that stays in pinned host memory: the GPU fetches the rows it needs by itself.
+
+    5.8 kB a token for gpt-oss, no copy by the host and no synchronisation, so it can be captured in
+    a CUDA graph. `weight` is a buffer, which leaves `model.device` the GPU.
+    """
+
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, ids):
+        if not ids.is_cuda:
+            return F.embedding(ids, self.weight).float()
+        from helpers.kernels.mxfp4_triton import gather_rows
+
+        return gather_rows(self.weight, ids)
+
+    def _apply(self, fn, recurse=True):
+        """Stays where it is when the model is moved."""
+        return self
+
+
+class Int8Embedding(nn.Module):
+    """Where the GPU cannot read host memory: rows in eight bits on the GPU, each with its own fp32 scale."""
+
+    def __init__(self, weight, device):
+        super().__init__()
+        scale = weight.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+        self.register_buffer("weight", (weight.float() / scale).round().to(torch.int8).to(device))
+        self.register_buffer("scale", scale.to(device))
+
+    def forward(self, ids):
+        return F.embedding(ids, self.weight).float() * F.embedding(ids, self.scale)
+
+
+class RotaryEmbedding(GptOssRotaryEmbedding):
+    """Angles computed in fp32 and given out in the operands' dtype, so that rotated keys are cached in 16 bits."""
+
+    def __init__(self, config, dtype):
+        super().__init__(config)
+        self.dtype = dtype
+
+    def forward(self, x, position_ids):
+        cos, sin = super().forward(x, position_ids)
+        return cos.to(self.dtype), sin.to(self.dtype)

@@ -1,0 +1,159 @@
+"""One layer's experts: packed MXFP4 against transformers' eager, grouped_mm and batched_mm on dense weights.
+
+    python -m tests.benchmarks.experts [--device cuda] [--out file.json]
+
+All in one run, taking turns; the median of the rounds. On the CPU fp32, and a quarter of gpt-oss's width; on a
+GPU 16 bits and gpt-oss-20b's own shapes. Every result is compared with the float32 one before it is timed.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+
+import torch
+from transformers import GptOssConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
+
+from helpers.display import text_table
+from helpers.kernels.mxfp4 import dequantize, quantize
+from helpers.model.experts import PackedExperts
+from helpers.runtime import GIB, hardware, versions, write_whole
+
+TOKENS = (1, 8, 64, 1024)
+STOCK = ("eager", "grouped_mm", "batched_mm")
+
+
+def make(device):
+    """`(config, {name: module})` with the same weights; ours packed and, on the CPU, unpacked as it is used there."""
+    width, dtype = (704, torch.float32) if device == "cpu" else (2880, torch.bfloat16)
+    config = GptOssConfig(hidden_size=width, intermediate_size=width, num_local_experts=32, num_experts_per_tok=4)
+    torch.manual_seed(0)
+    packed = PackedExperts(config, True, dtype).to(device)
+    dense = {}
+    for name, (wide, out) in packed.sizes.items():
+        halves = [quantize(torch.randn(1, wide, out, device=device) * 0.02) for _ in range(config.num_local_experts)]
+        blocks, scales = (torch.cat(column) for column in zip(*halves))
+        getattr(packed, f"{name}_blocks").data, getattr(packed, f"{name}_scales").data = blocks, scales
+        getattr(packed, f"{name}_bias").data.normal_(std=0.1)
+        dense[name] = dequantize(blocks, scales, dtype)
+    modules = {"packed (ours)": packed}
+    if device == "cpu":
+        modules["unpacked (ours)"] = PackedExperts(config, False, dtype)
+    for implementation in STOCK:
+        own = GptOssConfig(**{**config.to_dict(), "rope_scaling": None})
+        own._experts_implementation = implementation
+        modules[implementation] = GptOssExperts(own).to(device, dtype)
+    for module in modules.values():
+        for name, weight in dense.items():
+            if module is not packed:
+                getattr(module, name).data = weight
+            getattr(module, f"{name}_bias").data = getattr(packed, f"{name}_bias").data.to(
+                getattr(module, f"{name}_bias").dtype
+            )
+        module.requires_grad_(False)
+    return config, modules
+
+
+def inputs(config, tokens, device, dtype):
+    top = torch.randn(tokens, config.num_local_experts, device=device).topk(config.num_experts_per_tok)
+    hidden = torch.randn(tokens, config.hidden_size, device=device).to(dtype)
+    return hidden, top.indices, top.values.softmax(-1).to(dtype)
+
+
+def gathered_bytes(config, tokens, dtype):
+    """What batched_mm copies: the whole expert for every pair of token and expert."""
+    return tokens * config.num_experts_per_tok * 3 * config.hidden_size * config.intermediate_size * dtype.itemsize
+
+
+def forward(module, hidden, indices, weights):
+    with torch.no_grad():
+        return module(hidden, indices, weights)
+
+
+def both_ways(module, hidden, indices, weights):
+    out = module(hidden.detach().requires_grad_(), indices, weights)
+    out.float().sum().backward()
+
+
+def measure(call, device):
+    """`(seconds, peak bytes beyond what was there)` of one call."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    else:
+        before = _status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    started = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return time.perf_counter() - started, torch.cuda.max_memory_allocated() - before
+    return time.perf_counter() - started, max(0, _status("VmHWM") - before)
+
+
+def _status(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+
+def run(device, rounds):
+    config, modules = make(device)
+    rows = []
+    room = 4 * GIB if device == "cpu" else torch.cuda.mem_get_info()[0] / 2
+    for tokens in TOKENS:
+        for kind, step in (("forward", forward), ("forward and backward", both_ways)):
+            dtype = modules["eager"].gate_up_proj.dtype
+            arguments = inputs(config, tokens, device, dtype)
+            exact = forward(modules["eager"], *arguments).float()
+            chosen = dict(modules)
+            if gathered_bytes(config, tokens, dtype) > room:
+                chosen.pop("batched_mm")
+            found = {name: [] for name in chosen}
+            for _ in range(rounds + 1):
+                for name, module in chosen.items():
+                    found[name].append(measure(partial(step, module, *arguments), device))
+            for name, module in chosen.items():
+                off = float((forward(module, *arguments).float() - exact).norm() / exact.norm())
+                assert off < (1e-5 if dtype == torch.float32 else 2e-2), (name, off)
+                seconds, peaks = zip(*found[name][1:])  # the first round warms up
+                rows.append(
+                    {
+                        "tokens": tokens,
+                        "pass": kind,
+                        "experts": name,
+                        "ms": 1e3 * statistics.median(seconds),
+                        "peak_MiB": max(peaks) / 2**20,
+                        "error": off,
+                    }  # fmt: skip
+                )
+    sizes = {"hidden": config.hidden_size, "inner": config.intermediate_size, "experts": 32, "top_k": 4}
+    return {
+        "hardware": hardware(),
+        "versions": versions(),
+        "device": device,
+        "dtype": str(dtype),
+        **sizes,
+        "rows": rows,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    result = run(arguments.device, arguments.rounds)
+    print(result["hardware"], result["dtype"], f"{result['hidden']} wide, 32 experts, 4 of them a token")
+    shown = [(r["tokens"], r["pass"], r["experts"], round(r["ms"], 2), round(r["peak_MiB"])) for r in result["rows"]]
+    print(text_table(shown, ["tokens", "pass", "experts", "ms", "peak MiB"]))
+    if arguments.out:
+        write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
