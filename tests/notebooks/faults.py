@@ -26,8 +26,8 @@ FAULTS = [
     (
         "01-10",
         "model/memory.py",
-        '"experts, unpacked from MXFP4": experts * item',
-        '"experts, unpacked from MXFP4": experts * item // 2',
+        'sizes["experts"] * (MXFP4_BYTES if packed else item)',
+        'sizes["experts"] * (MXFP4_BYTES if packed else item) / 2',
         "plans half of the experts",
     ),
     ("01-16", "model/lora.py", "r=r,", "r=r + 1,", "rank one too large"),

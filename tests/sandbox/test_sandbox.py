@@ -167,6 +167,17 @@ def test_summing_in_another_order_is_no_error():
     assert is_product(backwards, a, b, False) and is_product(by_parts, a, b, False)
 
 
+def test_winograds_products_are_no_error():
+    """It adds entries of A to entries of B, so its rounding is that of the larger: 4 % of its programs were refused."""
+    rng = np.random.default_rng(2)
+    for _ in range(3000):
+        n, k, m = rng.integers(1, 9), 2 * rng.integers(1, 5), rng.integers(1, 9)
+        a, b = rng.standard_normal((n, k)), rng.standard_normal((k, m))
+        c = sum((a[:, t, None] + b[t + 1]) * (a[:, t + 1, None] + b[t]) for t in range(0, k, 2))
+        c = c - (a[:, ::2] * a[:, 1::2]).sum(1)[:, None] - (b[::2] * b[1::2]).sum(0)
+        assert is_product(c, a, b, False)
+
+
 #: Ways round the check of names that were found by attack: each reached, or replaced, a dunder name.
 ROUNDABOUT = {
     "import as": "from math import __class__ as x",
