@@ -76,7 +76,7 @@ def test_unpacking_is_exact():
 
 
 def test_decode_is_captured_in_a_graph_and_follows_the_adapter():
-    """A host synchronisation would break the capture; the adapter is read where it lies, so a step of training shows."""
+    """A host synchronisation would break the capture; the adapter is read where it lies, so a training step shows."""
     packed, _, lora = map(to_gpu, random_experts(dtype=torch.float16))
     hidden, indices, weights = map(to_gpu, random_tokens(8))
     with torch.no_grad():
