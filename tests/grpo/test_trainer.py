@@ -56,6 +56,25 @@ def test_gradient_against_one_completion_at_a_time(tmp_path, prompts):
     assert (ours - theirs).norm() < 1e-3 * theirs.norm() and theirs.norm() > 0
 
 
+def test_gradient_checkpointing_changes_nothing(tmp_path, prompts):
+    """On a GPU every layer is computed again in the backward pass, its experts unpacked again."""
+    results = []
+    for kept in (False, True):
+        trainer = trainer_in(tmp_path / str(kept), prompts, gradient_checkpointing=kept)
+        flags = {layer.gradient_checkpointing for layer in trainer.model.get_base_model().model.layers}
+        assert flags == {kept}
+        results.append(gradients(trainer, trainer.generate(0)))
+    assert (results[0] - results[1]).norm() < 1e-6 * results[0].norm()
+
+
+def test_attention_without_a_gradient_for_the_sinks_is_refused(tmp_path, prompts):
+    """Whoever switches the attention after add_lora hears of it before the first step."""
+    trainer = trainer_in(tmp_path, prompts)
+    trainer.model.config._attn_implementation_internal = "kernels-community/vllm-flash-attn3"
+    with pytest.raises(UserError, match="FlashAttention 3 computes sinks forwards only"):
+        type(trainer)(trainer.model, toy_reward, trainer.args, trainer.train_dataset, trainer.engine.tokenizer)
+
+
 def test_equal_rewards_give_exactly_no_gradient(tmp_path, prompts):
     trainer = trainer_in(tmp_path, prompts, reward=constant_reward)
     assert not gradients(trainer, trainer.generate(0)).any()

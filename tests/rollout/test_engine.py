@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from helpers import RolloutEngine, SamplingParams, UserError, load_task
+from helpers import RolloutEngine, SamplingParams, UserError, load_model, load_task
 from helpers.grpo.logprobs import policy_logprobs
+from helpers.runtime import PROFILES
 
 
 @pytest.fixture
@@ -43,6 +46,25 @@ def test_sampler_and_trainer_agree_on_every_token(engine, model, prompts, temper
         difference = logprobs[row, : len(c.token_ids)] - torch.tensor(c.logprobs)
         assert difference.abs().max() < 1e-4 and difference.abs().mean() < 1e-5
     assert (entropy[mask > 0] >= -1e-6).all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dtype": "float16", "experts": "mxfp4", "dense": "fp16", "host_embedding": True},
+        {"dtype": "bfloat16", "experts": "mxfp4", "dense": "bf16"},
+    ],
+    ids=["t4", "bf16"],
+)
+def test_they_agree_in_sixteen_bits(prompts, changes):
+    """A gap here is a ratio other than one on the very policy that was sampled."""
+    model, tokenizer = load_model(profile=replace(PROFILES["tiny"], **changes))
+    completions = RolloutEngine(model, tokenizer, max_batch_size=8, max_length=1024).generate(
+        prompts, SamplingParams(1.0, 60, seed=2)
+    )
+    logprobs, _, mask = policy_logprobs(model, completions)
+    sampled = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logprobs) for c in completions], batch_first=True)
+    assert ((logprobs - sampled).abs() * mask).sum() / mask.sum() < 3e-4
 
 
 def test_greedy_in_a_batch_equals_greedy_alone(engine, prompts):
