@@ -32,8 +32,9 @@ class Profile:
     profile is made for and `memory_plan` keeps to (0: it runs on the CPU). dtype: of the operands.
     experts: how the expert matrices are kept, "mxfp4" or dense, as "bf16" or "fp32". dense: how the
     attention projections are kept, "nf4", dense, or "auto": dense if the plan fits, else nf4.
-    host_embedding: keep the embedding in pinned host memory. Batch sizes count completions,
-    lengths tokens. why: one sentence on the choice, where "auto" made it.
+    embedding: where it is kept, "device", "host" (locked in host memory and read by the GPU) or "int8" (in
+    eight bits on the device). Batch sizes count completions, lengths tokens. why: one sentence on the
+    choice, where "auto" made it.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Profile:
     max_completion_length: int
     max_steps: int
     reasoning_effort: str = "low"
-    host_embedding: bool = False
+    embedding: str = "device"
     why: str = ""
 
     @property
@@ -74,11 +75,11 @@ _TINY = Profile(
 _T4 = replace(
     _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
     lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=1,
-    max_completion_length=768, max_steps=100, host_embedding=True,
+    max_completion_length=768, max_steps=100, embedding="host",
 )  # fmt: skip
 _L4 = replace(
     _T4, name="l4", needs_gib=21, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024,
-    host_embedding=False,
+    embedding="device",
 )  # fmt: skip
 _A100 = replace(
     _L4, name="a100", needs_gib=38, dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,

@@ -238,7 +238,8 @@ class GRPOTrainer:
             sums["difference"] += difference_BT.sum().item()
             sums["largest_difference"] = max(sums["largest_difference"], difference_BT.max().item())
         for weight in self.weights:
-            weight.grad /= normalizer
+            if weight.grad is not None:
+                weight.grad /= normalizer
         return sums
 
     def _notify(self, logs, generation):
@@ -250,6 +251,7 @@ class GRPOTrainer:
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
+        free |= {"gradient_checkpointing"}  # it changes memory, not a bit of the gradient
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config

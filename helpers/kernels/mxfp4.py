@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from helpers.kernels.linear import frozen_linear
+from helpers.kernels.linear import WIDE, frozen_linear
 
 GROUP = 32
 #: What the sixteen codes stand for: bit 3 is the sign.
@@ -19,7 +19,7 @@ _BIAS = 127
 _MAX_EXPONENT = 2  # 6.0 = 1.5 * 2**2
 _MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)  # between neighbouring magnitudes
 #: Up to so many tokens the packed bytes are multiplied as they are; above, an expert is unpacked first.
-DECODE_TOKENS = 32
+DECODE_TOKENS = 64
 
 
 class Packed(NamedTuple):
@@ -36,6 +36,14 @@ class Packed(NamedTuple):
 
             return unpack(blocks, scales, dtype).T
         return _unpack(blocks, scales, dtype).T
+
+    def dense(self, dtype):
+        """Dense `dtype` [E, in, out] of all experts, unpacked one at a time."""
+        count, out, groups = self.scales.shape
+        dense = torch.empty(count, groups * GROUP, out, dtype=dtype, device=self.scales.device)
+        for index in range(count):
+            dense[index] = self.expert(index, dtype)
+        return dense
 
 
 class ExpertWeights(NamedTuple):
@@ -145,7 +153,7 @@ def expert_forward(hidden, indices, weights, experts, lora=None):
     computed from the packed bytes, without a host synchronisation; else one expert at a time is
     unpacked, again in the backward pass. Raises ValueError for shapes that do not fit.
     """
-    _check_shapes(hidden, indices, weights, experts)
+    _check_shapes(hidden, indices, weights, experts, lora)
     if isinstance(experts.gate_up, Packed) and hidden.is_cuda and len(hidden) <= DECODE_TOKENS:
         if not (torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weights, *(lora or ())[:4]))):
             from helpers.kernels.mxfp4_triton import decode
@@ -155,22 +163,31 @@ def expert_forward(hidden, indices, weights, experts, lora=None):
     return _Experts.apply(hidden, weights, indices, experts, scaling, *adapters)
 
 
-def _check_shapes(hidden, indices, weights, experts):
+def _check_shapes(hidden, indices, weights, experts, lora):
     (count, width), inner = experts.gate_up_bias.shape, experts.down_bias.shape[1]
     if hidden.ndim != 2 or hidden.shape[1] != inner or indices.shape != weights.shape or len(indices) != len(hidden):
         raise ValueError(
             f"hidden must be [T, {inner}], indices and weights [T, K], "
             f"got {list(hidden.shape)}, {list(indices.shape)} and {list(weights.shape)}"
         )
-    for name, matrix, dense in (
-        ("gate_up", experts.gate_up, (inner, width)),
-        ("down", experts.down, (width // 2, inner)),
-    ):
-        packed = isinstance(matrix, Packed)
-        shape = matrix.blocks.shape if packed else matrix.shape
-        wanted = (count, dense[1], dense[0] // GROUP, GROUP // 2) if packed else (count, *dense)
-        if tuple(shape) != wanted:
-            raise ValueError(f"{name} must be {list(wanted)}, got {list(shape)}")
+    found, wanted = {}, {}
+    for name, wide, out in (("gate_up", inner, width), ("down", width // 2, inner)):
+        matrix = getattr(experts, name)
+        if isinstance(matrix, Packed):
+            found |= {f"{name} blocks": matrix.blocks, f"{name} scales": matrix.scales}
+            wanted |= {
+                f"{name} blocks": (count, out, wide // GROUP, GROUP // 2),
+                f"{name} scales": (count, out, wide // GROUP),
+            }
+        else:
+            found[name], wanted[name] = matrix, (count, wide, out)
+        if lora:
+            rank = lora.gate_up_A.shape[1]
+            found |= {f"{name}_{half}": getattr(lora, f"{name}_{half}") for half in "AB"}
+            wanted |= {f"{name}_A": (count, rank, wide), f"{name}_B": (count, out, rank)}
+    for name, shape in wanted.items():
+        if tuple(found[name].shape) != shape:
+            raise ValueError(f"{name} must be {list(shape)}, got {list(found[name].shape)}")
 
 
 class _Experts(torch.autograd.Function):
@@ -198,6 +215,7 @@ class _Experts(torch.autograd.Function):
             with torch.enable_grad():
                 part = _one_expert(*leaves[:2], expert, ctx.experts, ctx.scaling, *leaves[2:])
             parts = torch.autograd.grad(part, leaves, grad[rows])
+            del part  # it holds this expert's dense matrices
             sums[0].index_add_(0, rows, parts[0].to(grad.dtype))
             sums[1][pairs] = parts[1].to(grad.dtype)
             for total, gradient in zip(sums[2:], parts[2:]):
@@ -222,6 +240,8 @@ def _one_expert(x, weight, expert, experts, scaling, *lora):
     gate_up, down = experts.matrices(expert)
     inside = _adapted(x, gate_up, experts.gate_up_bias[expert], scaling, lora[:2])
     inside = swiglu(inside, experts.alpha, experts.limit)
+    if experts.dtype not in WIDE:  # rounded as decoding rounds it, for A too; the gradient stays fp32
+        inside = inside + (inside.to(experts.dtype).to(inside.dtype) - inside).detach()
     return _adapted(inside, down, experts.down_bias[expert], scaling, lora[2:]) * weight[:, None]
 
 

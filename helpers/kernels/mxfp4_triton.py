@@ -48,7 +48,7 @@ def _row_products(
         even = tl.load(x + tokens[:, None, None] * IN + column[None], mask=seen, other=0.0).to(tl.float32)
         odd = tl.load(x + tokens[:, None, None] * IN + IN // 2 + column[None], mask=seen, other=0.0).to(tl.float32)
         product = _fp4(byte & 15)[None] * even[:, None] + _fp4(byte >> 4)[None] * odd[:, None]
-        total += tl.sum(product, 3) * (_e8m0(scale) * 16384.0)[None]
+        total += tl.sum(product, 3) * 16384.0 * _e8m0(scale)[None]
     return tl.sum(total, 2)
 
 
@@ -222,7 +222,7 @@ def decode(hidden, indices, weights, experts, lora):
     inner, count, dtype = experts.gate_up_bias.shape[1] // 2, len(experts.down_bias), experts.dtype
     bm, rank = tokens_together(tokens), lora.gate_up_A.shape[1] if lora else 0
     slot_expert, slot_pairs = slots(indices, count, bm)
-    empty = hidden.new_empty(1)
+    empty = hidden.new_empty(1, dtype=torch.float32)
     z, b = (
         (_low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling), lora.gate_up_B) if lora else (empty,) * 2
     )
@@ -246,7 +246,7 @@ def decode(hidden, indices, weights, experts, lora):
 def _low_rank_of(x, a, indices, scaling):
     """scaling * A x of each pair, fp32 [T, K, r]: x [T, K or 1, in] against the A [E, r, in] of its expert.
 
-    All experts' A are multiplied, in one product: together they are small beside one packed expert.
+    All experts' A are multiplied, in one product: for gpt-oss-20b at rank 4 they are 1.5 MB, a packed expert 13.
     """
     (count, rank, _), (tokens, top_k) = a.shape, indices.shape
     every = (x.float() @ a.flatten(0, 1).T).view(tokens, -1, count, rank).expand(-1, top_k, -1, -1)

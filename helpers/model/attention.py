@@ -53,17 +53,20 @@ for _backend, _name in NAMES.items():
 def check_attention(model):
     """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing.
 
-    The reason is named for the kernels that people have: FlashAttention 3 takes sinks but has no
-    gradient for them, FlashAttention 2 and PyTorch's own SDPA know no sinks at all.
+    Ours and transformers' eager are tested; FlashAttention 3 takes sinks but has no gradient for them,
+    FlashAttention 2 and PyTorch's own SDPA know no sinks at all.
     """
     name = model.config._attn_implementation
     if name in (*NAMES.values(), "eager"):
         return
-    reason = "it has no sinks"
-    if "flash-attn3" in name or name == "flash_attention_3":
+    if "flash-attn3" in name or "flash_attention_3" in name:
         reason = "FlashAttention 3 computes sinks forwards only, without their gradient"
     elif name == "flex_attention":
         reason = "transformers' version rounds the normaliser that the sinks' gradient goes through to 16 bits"
+    elif name in ("sdpa", "flash_attention_2"):
+        reason = "it has no sinks"
+    else:
+        reason = "nobody has shown that its gradient reaches the sinks"
     raise UserError(
         f"Attention '{name}' cannot be trained with gpt-oss: {reason}. Call set_attention(model, 'auto') first."
     )

@@ -4,6 +4,7 @@ import math
 
 import torch
 from peft.tuners.lora import LoraLayer
+from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import nn
 
 from helpers.kernels.mxfp4 import GROUP, ExpertLora, ExpertWeights, Packed, expert_forward
@@ -46,6 +47,16 @@ class PackedExperts(nn.Module):
             gate_up, self.gate_up_proj_bias, down, self.down_proj_bias, self.dtype, self.alpha, self.limit
         )
 
+    @torch.no_grad()
+    def unpack_(self):
+        """Keep the matrices dense from here on."""
+        if self.packed:
+            for name in MATRICES:
+                packed = Packed(getattr(self, f"{name}_blocks").data, getattr(self, f"{name}_scales").data)
+                delattr(self, f"{name}_blocks"), delattr(self, f"{name}_scales")
+                self.register_parameter(name, _frozen(packed.dense(self.dtype)))
+            self.packed = False
+
     def forward(self, hidden_states, router_indices, routing_weights, lora=None):
         """hidden_states [T, H], router_indices and routing_weights [T, K] -> fp32 [T, H]."""
         return expert_forward(hidden_states, router_indices, routing_weights, self.weights(), lora)
@@ -68,8 +79,8 @@ def _frozen(tensor):
 class LoraExperts(nn.Module, LoraLayer):
     """PEFT's layer over `PackedExperts`: A [E, r, in] and B [E, out, r] for each of the two matrices.
 
-    Found by PEFT through `register_experts`. There is no merging in place, packed bytes cannot
-    hold the sum: `merge_adapter` writes a dense folder.
+    Found by PEFT through `register_experts`. Merging in place unpacks the experts first, as packed
+    bytes cannot hold the sum; for a model that is large for its device, `merge_adapter` writes a folder.
     """
 
     adapter_layer_names = ("lora_gate_up_A", "lora_gate_up_B", "lora_down_A", "lora_down_B")
@@ -106,24 +117,40 @@ class LoraExperts(nn.Module, LoraLayer):
     def adapter(self):
         """The active `ExpertLora`, or None."""
         active = [name for name in self.active_adapters if name in self.scaling]
-        if self.disable_adapters or not active:
+        if self.disable_adapters or self.merged or not active:
             return None
         if len(active) > 1:
             raise UserError(
                 f"Experts take one adapter at a time, and {', '.join(active)} are active: choose with set_adapter."
             )
-        parts = [getattr(self, name)[active[0]] for name in self.adapter_layer_names]
-        return ExpertLora(*parts, self.scaling[active[0]])
+        return self._lora(active[0])
+
+    def _lora(self, name):
+        return ExpertLora(*(getattr(self, part)[name] for part in self.adapter_layer_names), self.scaling[name])
 
     def forward(self, hidden_states, router_indices, routing_weights):
         return self.base_layer(hidden_states, router_indices, routing_weights, self.adapter())
 
     def merge(self, safe_merge=False, adapter_names=None):
-        raise UserError(
-            "An adapter cannot be merged into packed experts: merge_adapter(model, folder, dtype) writes them dense."
-        )
+        """PEFT's merge: the weights become dense and take the adapter in; `safe_merge`: only if it is finite."""
+        self.get_base_layer().unpack_()
+        for name in check_adapters_to_merge(self, adapter_names):
+            if name in self.scaling:
+                self._shift(name, 1, safe_merge)
+                self.merged_adapters.append(name)
 
-    unmerge = merge
+    def unmerge(self):
+        while self.merged_adapters:
+            self._shift(self.merged_adapters.pop(), -1)
+
+    @torch.no_grad()
+    def _shift(self, name, sign, safe=False):
+        lora = self._lora(name)
+        for matrix, a, b in zip(MATRICES, lora[:4:2], lora[1:4:2]):
+            update = sign * lora.scaling * torch.einsum("eor,eri->eio", b, a)
+            if safe and not bool(update.isfinite().all()):
+                raise ValueError(f"Adapter {name} is not finite: it cannot be merged.")
+            getattr(self.get_base_layer(), matrix).add_(update)
 
 
 def register_experts(config):

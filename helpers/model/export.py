@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import torch
 from peft import LoraConfig, get_peft_model_state_dict
@@ -10,6 +9,8 @@ from safetensors.torch import save_file
 
 from helpers.kernels.mxfp4 import Packed
 from helpers.model.experts import MATRICES, LoraExperts
+from helpers.model.files import SMALL, find_folder
+from helpers.model.layers import Int8Embedding
 from helpers.model.lora import TARGETS
 from helpers.runtime import UserError, whole_folder
 
@@ -24,15 +25,17 @@ def export_adapter(model, folder):
     Raises UserError for a model without an adapter.
     """
     ours = _active_config(model)
+    if isinstance(ours.target_modules, str) or ours.rank_pattern or ours.alpha_pattern:
+        raise UserError("Only an adapter with one rank and one alpha can be exported, as add_lora makes it.")
     modules = [name for name in ours.target_modules if name in TARGETS["attention"]]
     parameters = [f"mlp.experts.{name}" for name in MATRICES] if "experts" in ours.target_modules else None
     config = LoraConfig(
         r=ours.r, lora_alpha=ours.lora_alpha, use_rslora=ours.use_rslora, bias="none", task_type="CAUSAL_LM",
         target_modules=sorted(modules), target_parameters=parameters, inference_mode=True,
-        base_model_name_or_path=ours.base_model_name_or_path,
+        base_model_name_or_path=model.get_base_model().config._name_or_path,
     )  # fmt: skip
     tensors = {}
-    for name, tensor in get_peft_model_state_dict(model).items():
+    for name, tensor in get_peft_model_state_dict(model, adapter_name=model.active_adapter).items():
         tensors.update([_stock(name, tensor)])
     with whole_folder(folder) as part:
         save_file(
@@ -78,7 +81,7 @@ def merge_adapter(model, folder, dtype):
         config = {key: value for key, value in base.config.to_dict().items() if key != "quantization_config"}
         (part / "config.json").write_text(json.dumps({**config, "dtype": dtype}, indent=2, default=str))
         base.generation_config.save_pretrained(part)
-        for file in Path(base.config._name_or_path).glob("*"):
+        for file in find_folder(base.config._name_or_path, SMALL).glob("*"):
             if file.name.startswith(("tokenizer", "special_tokens", "chat_template")):
                 shutil.copy(file, part)
     return (sums[0] / sums[1]) ** 0.5 if sums[1] else 0.0
@@ -124,9 +127,9 @@ def _merged(base, name, kind, sums):
         return _merged_experts(module, attribute, kind, sums)
     layer = getattr(module, "base_layer", module)
     weight = unpacked_weight(layer) if attribute == "weight" else getattr(layer, attribute)
-    update = (
-        module.get_delta_weight(module.active_adapters[0]) if attribute == "weight" and layer is not module else None
-    )
+    active, update = getattr(module, "active_adapters", []), None
+    if attribute == "weight" and layer is not module and active[0] in module.lora_A:
+        update = module.get_delta_weight(active[0])
     return _rounded(weight, update, kind, sums)
 
 
@@ -145,7 +148,9 @@ def _merged_experts(module, matrix, kind, sums):
 
 
 def unpacked_weight(layer):
-    """The fp32 weight that a layer computes with, NF4 unpacked."""
+    """The fp32 weight that a layer computes with, unpacked where it is kept in fewer bits."""
+    if isinstance(layer, Int8Embedding):
+        return layer.unpacked()
     if hasattr(layer.weight, "quant_state"):
         from helpers.model.nf4 import unpack_nf4
 

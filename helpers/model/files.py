@@ -8,9 +8,13 @@ from pathlib import Path
 
 from helpers.runtime import UserError, first_line
 
+#: What to fetch from the hub: everything that is not a weight, and with the weights.
+SMALL = ["*.json", "*.jinja"]
+ALL = [*SMALL, "model*.safetensors"]
 
-def find_folder(path):
-    """The local folder of `path`, downloaded first where it is a hub id."""
+
+def find_folder(path, patterns=ALL):
+    """The local folder of `path`; where it is a hub id, the files that match are fetched first."""
     folder = Path(path).expanduser()
     try:
         if folder.is_dir():
@@ -24,7 +28,7 @@ def find_folder(path):
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.jinja", "model*.safetensors"]))
+        return Path(snapshot_download(str(path), allow_patterns=patterns))
     except (OSError, ValueError) as error:  # huggingface_hub's own errors derive from these
         raise UserError(
             f"Could not download {path} from the Hugging Face hub ({type(error).__name__}): check the name and the "
@@ -47,9 +51,23 @@ def read_config(folder):
     if model_type != "gpt_oss":
         raise UserError(f"{folder} holds a {model_type!r} model; only gpt-oss can be loaded.")
     try:
-        return GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
-    except (TypeError, ValueError, StrictDataclassError) as error:
+        config = GptOssConfig(**{key: value for key, value in content.items() if key != "quantization_config"})
+        sizes = {name: getattr(config, name) for name in _WHOLE_NUMBERS}
+        wrong = [f"{name} {size!r}" for name, size in sizes.items() if not (isinstance(size, int) and size > 0)]
+        wrong += ["num_experts_per_tok"] * (config.num_experts_per_tok > config.num_local_experts)
+        wrong += ["pad_token_id"] * ((config.pad_token_id or 0) >= config.vocab_size)
+        if wrong:
+            raise ValueError("wrong: " + ", ".join(wrong))
+        return config
+    except (TypeError, ValueError, KeyError, ArithmeticError, StrictDataclassError) as error:
         raise UserError(f"{folder}/config.json does not describe a gpt-oss model ({first_line(error)}).") from error
+
+
+#: Sizes without which there is no model.
+_WHOLE_NUMBERS = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "num_local_experts", "num_experts_per_tok", "sliding_window", "max_position_embeddings",
+)  # fmt: skip
 
 
 def read_tokenizer(folder):
@@ -58,7 +76,7 @@ def read_tokenizer(folder):
 
     try:
         return AutoTokenizer.from_pretrained(folder, padding_side="left"), GenerationConfig.from_pretrained(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{folder} has no tokenizer.json or generation_config.json that can be read: is the download complete?"
         ) from error
@@ -119,14 +137,15 @@ def _shards(folder):
     return files
 
 
-def read_tensors(index):
-    """Yield `(name, tensor)` shard by shard; a tensor is read when it is its turn, and none is kept."""
+def read_tensors(index, ending=""):
+    """Yield `(name, tensor)` shard by shard, of names with that ending; read when it is its turn, and not kept."""
     from safetensors import SafetensorError, safe_open
 
     for file in dict.fromkeys(entry.file for entry in index.values()):
         try:
             with safe_open(file, framework="pt", device="cpu") as tensors:
                 for name in tensors.keys():
-                    yield name, tensors.get_tensor(name)
+                    if name.endswith(ending):
+                        yield name, tensors.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error

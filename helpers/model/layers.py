@@ -4,6 +4,8 @@ Norms, the router and the sinks are fp32 parameters, so they compute in fp32 as 
 them; the modules here are the rest.
 """
 
+import weakref
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -31,15 +33,21 @@ class Embedding(nn.Embedding):
 
 
 class HostEmbedding(nn.Module):
-    """An embedding [V, H] that stays in pinned host memory: the GPU fetches the rows it needs by itself.
+    """An embedding [V, H] that stays in host memory, registered with CUDA: the GPU fetches the rows it needs.
 
     5.8 kB a token for gpt-oss, no copy by the host and no synchronisation, so it can be captured in
-    a CUDA graph. `weight` is a buffer, which leaves `model.device` the GPU.
+    a CUDA graph. `weight` is a buffer, which leaves `model.device` the GPU. Raises RuntimeError where
+    the system refuses to lock the memory.
     """
 
     def __init__(self, weight):
         super().__init__()
-        self.register_buffer("weight", weight)
+        self.register_buffer("weight", weight.contiguous())
+        if torch.cuda.is_available():  # in place: `pin_memory` copies, into the next power of two
+            error = torch.cuda.cudart().cudaHostRegister(self.weight.data_ptr(), self.weight.nbytes, 0)
+            if int(error):
+                raise RuntimeError(f"cudaHostRegister: error {int(error)}")
+            weakref.finalize(self, torch.cuda.cudart().cudaHostUnregister, self.weight.data_ptr())
 
     def forward(self, ids):
         if not ids.is_cuda:
@@ -58,9 +66,15 @@ class Int8Embedding(nn.Module):
 
     def __init__(self, weight, device):
         super().__init__()
-        scale = weight.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
-        self.register_buffer("weight", (weight.float() / scale).round().to(torch.int8).to(device))
+        scale = weight.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / 127
+        self.register_buffer("weight", torch.empty(weight.shape, dtype=torch.int8, device=device))
+        for rows, dense, step in zip(self.weight.split(4096), weight.split(4096), scale.split(4096)):
+            rows.copy_((dense.float() / step).round())
         self.register_buffer("scale", scale.to(device))
+
+    def unpacked(self):
+        """fp32 [V, H], what the rows stand for."""
+        return self.weight.float() * self.scale
 
     def forward(self, ids):
         return F.embedding(ids, self.weight).float() * F.embedding(ids, self.scale)

@@ -12,11 +12,11 @@ from torch import nn
 from helpers.kernels.mxfp4 import Packed
 from helpers.model.attention import set_attention
 from helpers.model.experts import MATRICES, PackedExperts
-from helpers.model.files import find_folder, read_config, read_index, read_tensors, read_tokenizer
+from helpers.model.files import SMALL, find_folder, read_config, read_index, read_tensors, read_tokenizer
 from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
 from helpers.model.memory import WHOLE, memory_plan
-from helpers.runtime import UserError, get_profile
+from helpers.runtime import UserError, first_line, get_profile
 
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 #: The largest scale byte whose values fp16 holds: 6 * 2**13.
@@ -37,23 +37,27 @@ def load_model(path=None, *, profile="auto", adapter=None, dense=None, experts=N
     Returns: `(model, tokenizer)`, the model frozen, in eval mode, on the profile's device. Prints
     the memory plan.
 
-    Raises UserError, before reading any weight, for a folder that is missing, incomplete, unreadable
-    or not gpt-oss, tensors of other shapes, a hub that cannot be reached, and a model that does not
-    fit the GPU.
+    Raises UserError, before fetching or loading any weight, for a folder that is missing, unreadable or
+    not gpt-oss, a hub that cannot be reached, a model that does not fit the GPU and a package that is
+    missing; before loading any, for shards or tensors that are missing, damaged or of other shapes.
     """
-    profile = _chosen(get_profile(profile), dense=dense, experts=experts)
-    folder = find_folder(path or profile.model)
+    profile, path = _chosen(get_profile(profile), dense=dense, experts=experts), path or get_profile(profile).model
+    if profile.embedding == "host" and not gpu_reads_host(profile.device):
+        profile = replace(profile, embedding="int8")
+    folder = find_folder(path, SMALL)
     config = read_config(folder)
     tokenizer, generation_config = read_tokenizer(folder)
-    index = read_index(folder)
     plan = memory_plan(profile, config=config)
     print(plan)
     plan.check()
-    profile = replace(profile, dense=plan.dense)
+    profile = plan.profile
     model = empty_model(config, profile)
+    folder = find_folder(path)  # the weights, now that they are wanted
+    index = read_index(folder)
     check_index(folder, index, model)
+    check_scales(index, profile)
     fill(model, index, profile)
-    model.config._name_or_path, model.generation_config = str(folder), generation_config
+    model.config._name_or_path, model.generation_config = str(path), generation_config
     set_attention(model, "auto")
     if adapter is not None:
         model = load_adapter(model, adapter)
@@ -78,9 +82,20 @@ def empty_model(config, profile):
     from accelerate import init_empty_weights
     from transformers import GptOssForCausalLM
 
+    if profile.dense == "nf4":
+        try:
+            import helpers.model.nf4  # noqa: F401
+        except ImportError as error:
+            raise UserError(
+                "dense='nf4' needs bitsandbytes: pip install bitsandbytes, or load with "
+                f"dense='{WHOLE[profile.dtype]}'."
+            ) from error
     dtype = getattr(torch, profile.dtype)
     with init_empty_weights():
-        model = GptOssForCausalLM(config)
+        try:
+            model = GptOssForCausalLM(config)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
+            raise UserError(f"config.json does not describe a gpt-oss model ({first_line(error)}).") from error
         for layer in model.model.layers:
             layer.mlp.experts = PackedExperts(config, profile.experts == "mxfp4", dtype)
     if dtype == torch.float32:
@@ -130,49 +145,46 @@ def fill(model, index, profile):
     total, halves = sum(entry.bytes for entry in index.values()), {}
     with tqdm(total=total, unit="B", unit_scale=True, desc="loading", disable=total < 2**28) as progress:
         for name, tensor in read_tensors(index):
-            if name.endswith("_scales"):
-                _check_scales(name, tensor, index[name].file, profile)
             if name.endswith(("_blocks", "_scales")) and profile.experts != "mxfp4":
                 halves[name] = tensor.to(profile.device)
                 stem = name.rpartition("_")[0]
                 if {f"{stem}_blocks", f"{stem}_scales"} <= set(halves):
                     packed = Packed(halves.pop(f"{stem}_blocks"), halves.pop(f"{stem}_scales"))
-                    _put(model, stem, _unpacked(packed, getattr(torch, profile.dtype)))
+                    _put(model, stem, packed.dense(getattr(torch, profile.dtype)))
             else:
                 _place(model, name, tensor, profile)
+            if profile.dense == "nf4" and ".self_attn." in name:
+                _quantize_when_whole(model, name.rpartition(".")[0], profile)
             progress.update(index[name].bytes)
-    if profile.dense == "nf4":
-        _quantize_attention(model, profile)
     model.to(profile.device)  # buffers that no file holds
     model.requires_grad_(False)
 
 
-def _check_scales(name, scales, file, profile):
-    if bool((scales == 255).any()):
-        raise UserError(f"{name} in {file} has a scale byte of 255, which stands for NaN: fetch the file again.")
-    if profile.dtype == "float16" and bool((scales > FP16_SCALE).any()):
-        raise UserError(f"{name} in {file} holds weights beyond the range of float16: use a bfloat16 profile.")
-
-
-def _unpacked(packed, dtype):
-    """Dense [E, in, out], one expert at a time."""
-    count, out, groups = packed.scales.shape
-    dense = torch.empty(count, groups * 32, out, dtype=dtype, device=packed.scales.device)
-    for expert in range(count):
-        dense[expert] = packed.expert(expert, dtype)
-    return dense
+def check_scales(index, profile):
+    """Raise UserError for scale bytes that no weight may have: read before all else, they are 4 % of the files."""
+    for name, scales in read_tensors(index, "_scales"):
+        file = index[name].file
+        if bool((scales == 255).any()):
+            raise UserError(f"{name} in {file} has a scale byte of 255, which stands for NaN: fetch the file again.")
+        if profile.dtype == "float16" and bool((scales > FP16_SCALE).any()):
+            raise UserError(f"{name} in {file} holds weights beyond the range of float16: use a bfloat16 profile.")
 
 
 def _place(model, name, tensor, profile):
-    """Matrices in the operands' dtype, packed bytes as they are, the small rest in fp32."""
+    """Matrices in the operands' dtype, packed bytes as they are, the small rest in fp32; always a copy, as on
+    the CPU a tensor would stay a view of the file."""
     dtype = getattr(torch, profile.dtype)
-    if name == "model.embed_tokens.weight" and profile.host_embedding:
-        model.model.embed_tokens = host_embedding(tensor.to(dtype), profile.device)
-    elif tensor.dtype == torch.uint8:
-        _put(model, name, tensor.to(profile.device, copy=True))  # on the CPU it would stay a view of the file
-    else:
+    if name == "model.embed_tokens.weight" and profile.embedding != "device":
+        table = tensor.to(dtype, copy=True)
+        embedding = HostEmbedding(table) if profile.embedding == "host" else Int8Embedding(table, profile.device)
+        model.model.embed_tokens = embedding
+        return
+    if tensor.dtype != torch.uint8:
         matrix = name.endswith(("_proj.weight", "embed_tokens.weight", "lm_head.weight"))
-        _put(model, name, tensor.to(profile.device).to(dtype if matrix else torch.promote_types(dtype, torch.float32)))
+        dtype = dtype if matrix else torch.promote_types(dtype, torch.float32)
+    else:
+        dtype = torch.uint8
+    _put(model, name, tensor.to(profile.device, copy=True).to(dtype))
 
 
 def _put(model, name, tensor):
@@ -180,32 +192,25 @@ def _put(model, name, tensor):
     setattr(model.get_submodule(module), attribute, nn.Parameter(tensor, requires_grad=False))
 
 
-def host_embedding(weight, device):
-    """The embedding in pinned host memory if `device` can read it there, else in eight bits on it."""
+def gpu_reads_host(device):
+    """Whether the GPU can read registered host memory: tried on a small table."""
     if device == "cpu":
-        return HostEmbedding(weight.clone())
-    embedding = HostEmbedding(weight.pin_memory())
+        return True
     try:
-        embedding(torch.zeros(1, dtype=torch.long, device=device))
-        torch.cuda.synchronize()
-    except (RuntimeError, ValueError, ImportError) as error:
-        print(f"The GPU cannot read host memory ({error}): the embedding goes there in eight bits.")
-        return Int8Embedding(weight, device)
-    return embedding
+        rows = HostEmbedding(torch.ones(2, 64, dtype=torch.float16))(torch.ones(1, dtype=torch.long, device=device))
+        return bool((rows == 1).all())
+    except (RuntimeError, ValueError, ImportError):
+        return False
 
 
-def _quantize_attention(model, profile):
-    """Put the attention projections into bitsandbytes NF4, double quantisation included."""
-    try:
-        from helpers.model.nf4 import nf4_linear
-    except ImportError as error:
-        raise UserError(
-            f"dense='nf4' needs bitsandbytes: pip install bitsandbytes, or load with dense='{WHOLE[profile.dtype]}'."
-        ) from error
-    for layer in model.model.layers:
-        for name in ATTENTION_PROJECTIONS:
-            old = getattr(layer.self_attn, name)
-            new = nf4_linear(
-                old, old.weight.data, old.bias.data, getattr(torch, profile.dtype), getattr(old, "out_dtype", None)
-            )
-            setattr(layer.self_attn, name, new)
+def _quantize_when_whole(model, path, profile):
+    """Put an attention projection into NF4 once its weight and bias are there, so that few are whole at a time."""
+    from helpers.model.nf4 import nf4_linear
+
+    attention, name = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
+    old = getattr(attention, name, None)
+    if isinstance(old, nn.Linear) and not (old.weight.is_meta or old.bias.is_meta):
+        weights = old.weight.data, old.bias.data
+        setattr(
+            attention, name, nf4_linear(old, *weights, getattr(torch, profile.dtype), getattr(old, "out_dtype", None))
+        )

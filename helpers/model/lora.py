@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors import SafetensorError
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
 
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
@@ -29,6 +29,10 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
     unknown = set(targets) - set(TARGETS)
     if unknown or not targets:
         raise UserError(f"LoRA targets are {', '.join(TARGETS)}; got {', '.join(sorted(unknown)) or 'none'}.")
+    if hasattr(model, "peft_config"):
+        raise UserError("This model has an adapter already: load it without one before you add another.")
+    if r < 1:
+        raise UserError(f"LoRA's rank r must be at least 1; got {r}.")
     modules = [name for target in targets for name in TARGETS[target]]
     config = LoraConfig(
         r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", target_modules=modules
@@ -51,25 +55,39 @@ def save_adapter(model, folder):
     model.save_pretrained(folder)
     path = Path(folder) / "adapter_config.json"
     config = json.loads(path.read_text())
-    config["target_modules"].sort()
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
     path.write_text(json.dumps(config, indent=2, sort_keys=True))
 
 
 def load_adapter(model, folder):
     """`model` with a saved LoRA adapter on top, frozen."""
-    if not (Path(folder) / "adapter_config.json").is_file():
+    path = Path(folder) / "adapter_config.json"
+    if not path.is_file():
         raise UserError(
             f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
         )
     try:
+        config = LoraConfig(**json.loads(path.read_text()))
+        if config.target_parameters:
+            raise UserError(
+                f"The adapter in {folder} is in stock PEFT's form, as by export_adapter: give the folder that the "
+                "trainer wrote."
+            )
         with _quiet():
-            config = register_experts(LoraConfig.from_pretrained(str(folder)))
-            return PeftModel.from_pretrained(model, str(folder), config=config)
+            adapted = PeftModel.from_pretrained(model, str(folder), config=register_experts(config))
+        with safe_open(Path(folder) / "adapter_model.safetensors", framework="pt") as tensors:
+            # PEFT would leave what is missing fresh, and what is too much out
+            if set(tensors.keys()) != set(get_peft_model_state_dict(adapted)):
+                raise KeyError("other tensors than the model's")
+    except UserError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "
             "trained on another model or profile; use another RUN_DIR, or train it again."
         ) from error
+    return adapted
 
 
 @contextmanager

@@ -13,8 +13,6 @@ WHOLE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 MXFP4_BYTES = 0.5 + 1 / 32
 #: NF4 with double quantisation: 4 bits, one byte a block of 64, one float a 256 blocks.
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-#: What CUDA takes for itself before the first tensor, and what a caching allocator loses between tensors.
-CONTEXT = 0.5 * GIB
 #: Words of the vocabulary in a tile of `token_logprobs`, as by its default.
 TILE = 8192
 #: Tokens of a prompt, where only the completion's length is known.
@@ -25,24 +23,21 @@ RESIDENT = (
     "experts", "attention", "head", "embedding", "biases, norms, router, sinks", "dequantise scratch",
     "LoRA", "LoRA gradients", "optimizer",
 )  # fmt: skip
-ROLLOUT = ("KV cache, full layers", "KV cache, sliding layers", "prefill and logits")
+ROLLOUT = ("KV cache, full layers", "KV cache, sliding layers", "prefill or a step of decoding")
 UPDATE = ("activations", "logits tile")
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes by part. available: what the card offers (None: the CPU, not checked); host: what stays in
-    pinned host memory. experts, dense: how these are kept. batch, length: what was planned for."""
+    """Bytes by part. profile: with `dense` as the plan chose it. available: bytes that tensors may take (None: the
+    CPU, not checked). batch, length: what was planned for. parameters: by kind, as `parameter_counts`."""
 
-    profile: str
+    profile: Profile
     parts: dict
     available: float | None
-    experts: str
-    dense: str
     batch: int
     length: int
-    host: int = 0
-    parameters: int = 0
+    parameters: dict
 
     @property
     def total(self):
@@ -54,13 +49,18 @@ class MemoryPlan:
     def fits(self):
         return self.available is None or self.total <= self.available
 
+    @property
+    def host(self):
+        """Bytes that stay in host memory, locked."""
+        return self.parameters["embedding"] * BYTES[self.profile.dtype] if self.profile.embedding == "host" else 0
+
     def check(self):
         """Raise UserError if the plan does not fit the device."""
         if not self.fits:
             raise UserError(
-                f"Profile '{self.profile}' needs {self.total / GIB:.1f} GiB of GPU memory for {self.batch} completions "
-                f"of {self.length} tokens and {self.available / GIB:.1f} are there: choose a smaller profile, or "
-                "PROFILE = 'tiny' for the embedded model on the CPU."
+                f"Profile '{self.profile.name}' needs {self.total / GIB:.1f} GiB of GPU memory for {self.batch} "
+                f"completions of {self.length} tokens and {self.available / GIB:.1f} are free: restart the kernel if "
+                "it holds a model, choose a smaller profile, or PROFILE = 'tiny' for the embedded model on the CPU."
             )
 
     def rows(self):
@@ -69,11 +69,12 @@ class MemoryPlan:
 
     def __str__(self):
         card = f" of {self.available / GIB:.1f}" if self.available else ""
-        experts = f"experts {self.experts} ({self.parts['experts'] / GIB:.2f} GiB)"
-        host = f", embedding on the host ({self.host / GIB:.2f} GiB)" if self.host else ""
+        host = f" ({self.host / GIB:.2f} GiB)" if self.host else ""
         return (
             f"Memory plan, {self.batch} completions of {self.length} tokens: {self.total / GIB:.2f}{card} GiB. "
-            f"{self.parameters / 1e6:,.0f} M parameters, {experts}, dense {self.dense}{host}."
+            f"{sum(self.parameters.values()) / 1e6:,.0f} M parameters, experts {self.profile.experts} "
+            f"({self.parts['experts'] / GIB:.2f} GiB), dense {self.profile.dense}, "
+            f"embedding {self.profile.embedding}{host}."
         )
 
 
@@ -101,19 +102,8 @@ def memory_plan(profile, batch=None, length=None, config=None):
         ]
         return plans[0] if plans[0].fits else plans[1]
     sizes = parameter_counts(config)
-    table = sizes["embedding"] * BYTES[profile.dtype]
     parts = _weights(profile, sizes) | _adapter(profile, config) | _rollout(profile, config, batch, length)
-    return MemoryPlan(
-        profile.name,
-        parts | _update(profile, config, length),
-        _available(profile),
-        profile.experts,
-        profile.dense,
-        batch,
-        length,
-        host=table if profile.host_embedding else 0,
-        parameters=sum(sizes.values()),
-    )
+    return MemoryPlan(profile, parts | _update(profile, config, length), _available(profile), batch, length, sizes)
 
 
 def longest(profile, batch, config=None):
@@ -149,7 +139,7 @@ def _weights(profile, sizes):
         "experts": sizes["experts"] * (MXFP4_BYTES if packed else item),
         "attention": sizes["attention"] * (NF4_BYTES if profile.dense == "nf4" else item),
         "head": sizes["head"] * item,
-        "embedding": 0 if profile.host_embedding else sizes["embedding"] * item,
+        "embedding": {"host": 0, "int8": sizes["embedding"], "device": sizes["embedding"] * item}[profile.embedding],
         "biases, norms, router, sinks": sizes["small"] * 4,
     }
 
@@ -167,12 +157,16 @@ def _rollout(profile, config, batch, length):
     item, kinds = BYTES[profile.dtype], config.layer_types
     token = 2 * config.num_key_value_heads * config.head_dim * item
     sliding, full = kinds.count("sliding_attention"), kinds.count("full_attention")
-    prompt = batch * min(length, PROMPT)
+    prompt, spread = batch * min(length, PROMPT), config.num_attention_heads * (config.head_dim + 8)
+    # some twelve hidden-sized fp32 tensors of the prompts
+    prefill = 12 * prompt * config.hidden_size * 4
+    # `sink_attention` spreads keys and values of one layer over all query heads, four copies at its worst;
+    # logits, log-probabilities and probabilities
+    step = 4 * batch * length * spread * item + 3 * batch * config.vocab_size * 4
     return {
         "KV cache, full layers": full * token * length * batch,
         "KV cache, sliding layers": sliding * token * min(length, config.sliding_window) * batch,
-        # some six hidden-sized fp32 tensors of the prompts; logits, log-probabilities and probabilities of a step
-        "prefill and logits": 4 * (6 * prompt * config.hidden_size + 3 * batch * config.vocab_size),
+        "prefill or a step of decoding": max(prefill, step),
     }
 
 
@@ -193,7 +187,9 @@ def _update(profile, config, length):
 
 def known_config(profile):
     """The config of the profile's model, without reading a file for the released ones."""
-    return released_config("20b") if profile.device == "cuda" else read_config(profile.model)
+    if profile.device == "cpu":
+        return read_config(profile.model)
+    return released_config("120b" if "120b" in profile.model else "20b")
 
 
 def released_config(size):
@@ -205,11 +201,11 @@ def released_config(size):
 
 
 def _available(profile):
-    """Bytes for tensors: the GPU's, or without one what the profile is made for; None on the CPU."""
+    """Bytes that tensors may take: what is free, or without a GPU what the profile is made for; None on the CPU."""
     if profile.device == "cpu":
         return None
     import torch
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
-    return torch.cuda.get_device_properties(0).total_memory - CONTEXT
+    return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

@@ -129,10 +129,24 @@ class TestPeft:
         base = adapted.unload()
         assert all(type(layer.mlp.experts) is PackedExperts for layer in base.model.layers)
 
-    def test_merging_in_place_is_refused(self, adapted):
-        """Packed bytes cannot hold the sum."""
-        with pytest.raises(UserError, match="merge_adapter"):
-            adapted.merge_and_unload()
+    def test_merging_in_place_and_back(self, adapted):
+        """PEFT's own merge: the experts are unpacked first, as packed bytes cannot hold the sum."""
+        want = self.logits(adapted)
+        with adapted.disable_adapter():
+            plain = self.logits(adapted)
+        adapted.merge_adapter()
+        assert (self.logits(adapted) - want).abs().max() < 1e-4
+        adapted.unmerge_adapter()
+        with adapted.disable_adapter():
+            assert (self.logits(adapted) - plain).abs().max() < 1e-4
+        merged = adapted.merge_and_unload()
+        assert (self.logits(merged) - want).abs().max() < 1e-4 < 1e-2 < (want - plain).abs().max()
+        assert all(type(layer.mlp.experts) is PackedExperts for layer in merged.model.layers)
+
+    def test_an_adapter_is_not_added_to_an_adapted_model(self, adapted):
+        """PEFT would replace the loaded one by a fresh one without a word."""
+        with pytest.raises(UserError, match="has an adapter already"):
+            add_lora(adapted, r=4, alpha=8)
 
     def test_rollout_then_backward(self, adapted):
         """The gradient of a model that generated first is that of one that did not, and the base is untouched."""

@@ -1,14 +1,18 @@
 """What leaves the project must be the same model in stock transformers and stock PEFT."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import UserError, add_lora, export_adapter, load_model, merge_adapter
 from helpers.model.export import unpacked_weight
+from helpers.model.lora import save_adapter
+from helpers.runtime import PROFILES
 
 IDS = torch.randint(0, 800, (1, 150), generator=torch.Generator().manual_seed(0))
 TARGETS = [("attention", "experts"), ("attention",), ("experts",)]
@@ -90,6 +94,46 @@ def test_what_rounding_loses_is_reported(tmp_path):
         if "lora_B" in name or name.endswith("_B.default"):
             weight.data /= 1000
     assert merge_adapter(model, tmp_path / "small", "bfloat16") > 0.9
+
+
+def test_the_active_adapter_is_the_one_that_leaves(tmp_path):
+    """PEFT's function for the tensors takes the one named "default", whichever is active."""
+    model = trained("fp32")
+    want = logits(model)
+    save_adapter(model, tmp_path)
+    model.load_adapter(tmp_path, "kept")
+    for name, weight in model.named_parameters():
+        if ".default" in name:
+            weight.data.zero_()
+    model.set_adapter("kept")
+    export_adapter(model, tmp_path / "exported")
+    assert distance(logits(PeftModel.from_pretrained(stock(model), str(tmp_path / "exported"))), want) < 1e-5
+
+
+def test_a_merged_folder_has_the_embedding_that_eight_bits_stand_for(tmp_path):
+    profile = replace(PROFILES["tiny"], dtype="bfloat16", dense="bf16", experts="mxfp4", embedding="int8")
+    model = add_lora(load_model(profile=profile)[0], r=2, alpha=4)
+    merge_adapter(model, tmp_path / "merged", "float32")
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32)
+    assert torch.equal(merged.model.embed_tokens(IDS), model.get_base_model().model.embed_tokens(IDS))
+
+
+@pytest.mark.parametrize("experts", ["mxfp4", "fp32"])
+def test_the_exported_form_is_not_ours(tmp_path, experts):
+    """PEFT would warn that nothing matched and give the base model, to be evaluated as the tuned one."""
+    export_adapter(trained("fp32"), tmp_path / "exported")
+    with pytest.raises(UserError, match="stock PEFT's form.*give the folder that the trainer wrote"):
+        load_model(profile="tiny", experts=experts, adapter=tmp_path / "exported")
+
+
+def test_an_adapter_with_lost_tensors_is_one_sentence(tmp_path):
+    """What is missing would stay as fresh as add_lora makes it."""
+    save_adapter(trained("fp32"), tmp_path)
+    path = tmp_path / "adapter_model.safetensors"
+    kept = {name: tensor for name, tensor in load_file(path).items() if "layers.2" not in name}
+    save_file(kept, path, metadata={"format": "pt"})
+    with pytest.raises(UserError, match="cannot be put on this model .*it is damaged"):
+        load_model(profile="tiny", adapter=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,34 @@ def test_an_unknown_form_is_one_sentence(name, words):
 def test_an_error_comes_before_any_tensor_is_read(copy, monkeypatch):
     """A shard of the wrong model at the end of 13 GB must not cost the minutes of the others."""
     change_tensor(copy, lambda t: t.update({"model.norm.weight": torch.zeros(3)}))
-    monkeypatch.setattr("helpers.model.load.read_tensors", lambda index: pytest.fail("a tensor was read"))
+    monkeypatch.setattr("helpers.model.load.fill", lambda *_: pytest.fail("a tensor was loaded"))
     with pytest.raises(UserError, match="has shape"):
         load_model(copy, profile="tiny")
+
+
+def test_weights_are_fetched_only_when_they_will_fit(copy, monkeypatch):
+    """65 GB of the 120b for a T4, refused after the download, would be an evening."""
+    fetched = []
+
+    def fetch(name, allow_patterns):
+        fetched.append(any("safetensors" in pattern for pattern in allow_patterns))
+        return copy
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    load_model("someone/tiny", profile="tiny")
+    assert fetched == [False, True]
+    monkeypatch.setattr("helpers.model.memory._available", lambda profile: 1e6)
+    with pytest.raises(UserError, match="choose a smaller profile"):
+        load_model("someone/tiny", profile="tiny")
+    assert fetched == [False, True, False]
+
+
+def test_missing_bitsandbytes_is_found_before_the_weights(monkeypatch):
+    """Colab has none."""
+    monkeypatch.setitem(sys.modules, "helpers.model.nf4", None)
+    monkeypatch.setattr("helpers.model.load.fill", lambda *_: pytest.fail("a tensor was loaded"))
+    with pytest.raises(UserError, match="needs bitsandbytes"):
+        load_model(profile="tiny", dense="nf4")
 
 
 def test_packed_bytes_are_the_files_and_no_view_of_it(copy):
@@ -139,12 +165,19 @@ BROKEN = {
     "tensors, among them lm_head.weight": lambda f: (lose_shard(f), (f / "model.safetensors.index.json").unlink()),
     "config.json says [16, ": lambda f: edit_config(f, num_local_experts=16),
     "config.json says": lambda f: edit_config(f, hidden_size=192),
+    "wrong: num_experts_per_tok": lambda f: edit_config(f, num_experts_per_tok=9),
+    "wrong: head_dim 0": lambda f: edit_config(f, head_dim=0),
+    "wrong: sliding_window None": lambda f: edit_config(f, sliding_window=None),
+    "wrong: vocab_size -1": lambda f: edit_config(f, vocab_size=-1),
+    "wrong: pad_token_id": lambda f: edit_config(f, pad_token_id=9999),
     "a scale byte of 255": lambda f: change_tensor(f, spoil_scale),
     "is this the MXFP4 checkpoint": lambda f: change_tensor(f, unpack_scales),
     "a gpt-oss checkpoint holds": lambda f: change_tensor(f, widen),
     "has shape": lambda f: change_tensor(f, lambda t: t.update({"model.norm.weight": torch.zeros(3)})),
     "does not have": lambda f: change_tensor(f, lambda t: t.update({"model.extra.weight": torch.zeros(3)})),
     "has no tokenizer": lambda f: (f / "tokenizer.json").unlink(),
+    "tokenizer.json or": lambda f: (f / "tokenizer.json").write_text("{}"),
+    "that can be read": lambda f: (f / "generation_config.json").write_text("[]"),
     "or generation_config.json": lambda f: (f / "generation_config.json").unlink(),
 }
 

@@ -16,7 +16,7 @@ from tests.conftest import CHECKPOINT
 
 #: A power of two for the residual stream; norms take it out again, so the logits stay as they were.
 FACTOR = 2**13
-T4 = replace(PROFILES["tiny"], dtype="float16", experts="mxfp4", dense="fp16", host_embedding=True)
+T4 = replace(PROFILES["tiny"], dtype="float16", experts="mxfp4", dense="fp16", embedding="host")
 IDS = torch.randint(0, 800, (2, 200), generator=torch.Generator().manual_seed(0))
 
 

@@ -51,7 +51,7 @@ def test_sampler_and_trainer_agree_on_every_token(engine, model, prompts, temper
 @pytest.mark.parametrize(
     "changes",
     [
-        {"dtype": "float16", "experts": "mxfp4", "dense": "fp16", "host_embedding": True},
+        {"dtype": "float16", "experts": "mxfp4", "dense": "fp16", "embedding": "host"},
         {"dtype": "bfloat16", "experts": "mxfp4", "dense": "bf16"},
     ],
     ids=["t4", "bf16"],

@@ -34,7 +34,7 @@ def watch():
         peak[0] = max(peak[0], anonymous())
 
 threading.Thread(target=watch, daemon=True).start()
-profile = replace(PROFILES["tiny"], dtype="float16", experts=sys.argv[2], dense="fp16", host_embedding=True)
+profile = replace(PROFILES["tiny"], dtype="float16", experts=sys.argv[2], dense="fp16", embedding="host")
 model, _ = load_model(sys.argv[1], profile=profile)
 done.set()
 held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
