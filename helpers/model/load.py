@@ -4,6 +4,7 @@ The model is built empty, then filled tensor by tensor, each straight to the dev
 bytes as they were released, or unpacked; the layers outside the experts as the profile says.
 """
 
+import gc
 from dataclasses import replace
 
 import torch
@@ -41,7 +42,10 @@ def load_model(path=None, *, profile="auto", adapter=None, dense=None, experts=N
     not gpt-oss, a hub that cannot be reached, a model that does not fit the GPU and a package that is
     missing; before loading any, for shards or tensors that are missing, damaged or of other shapes.
     """
-    profile, path = _chosen(get_profile(profile), dense=dense, experts=experts), path or get_profile(profile).model
+    profile = _chosen(get_profile(profile), dense=dense, experts=experts)
+    path = path or profile.model
+    if profile.device == "cuda":
+        gc.collect()  # an earlier model that has no name any more may still hold its memory
     if profile.embedding == "host" and not gpu_reads_host(profile.device):
         profile = replace(profile, embedding="int8")
     folder = find_folder(path, SMALL)
