@@ -12,7 +12,7 @@ def token_logprobs(hidden, head_weight, token_ids, *, temperature=1.0, chunk=819
     """log p(token) and the entropy of p at each position, p = softmax(hidden @ head.T / temperature).
 
     Args:
-        hidden: [..., H], rounded to the head's dtype. head_weight: [V, H]. token_ids: int64 [...].
+        hidden: [..., H], rounded to the head's dtype. head_weight: [V, H]. token_ids: int64 [...], all in 0..V-1.
         temperature: divides the logits.
         chunk: words of the vocabulary at a time; the peak is a few tiles of fp32 [`ROWS`, chunk].
 
