@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from helpers.kernels.mxfp4 import Packed
+from helpers.kernels.mxfp4 import GROUP, Packed
 from helpers.model.attention import set_attention
 from helpers.model.experts import MATRICES, PackedExperts
 from helpers.model.files import SMALL, find_folder, read_config, read_index, read_tensors, read_tokenizer
@@ -122,10 +122,8 @@ def check_index(folder, index, model):
         stem = name.rpartition(".")[2]
         if stem in MATRICES:
             count, wide, out = weight.shape
-            expected[f"{name}_blocks"], expected[f"{name}_scales"] = (
-                (count, out, wide // 32, 16),
-                (count, out, wide // 32),
-            )
+            groups = (count, out, wide // GROUP)
+            expected |= {f"{name}_blocks": (*groups, GROUP // 2), f"{name}_scales": groups}
         else:
             expected[name] = tuple(weight.shape)
     for name, entry in index.items():
@@ -183,11 +181,10 @@ def _place(model, name, tensor, profile):
         embedding = HostEmbedding(table) if profile.embedding == "host" else Int8Embedding(table, profile.device)
         model.model.embed_tokens = embedding
         return
-    if tensor.dtype != torch.uint8:
-        matrix = name.endswith(("_proj.weight", "embed_tokens.weight", "lm_head.weight"))
-        dtype = dtype if matrix else torch.promote_types(dtype, torch.float32)
-    else:
-        dtype = torch.uint8
+    if tensor.dtype == torch.uint8:
+        dtype = tensor.dtype
+    elif not name.endswith(("_proj.weight", "embed_tokens.weight", "lm_head.weight")):
+        dtype = torch.promote_types(dtype, torch.float32)
     _put(model, name, tensor.to(profile.device, copy=True).to(dtype))
 
 
@@ -214,7 +211,5 @@ def _quantize_when_whole(model, path, profile):
     attention, name = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
     old = getattr(attention, name, None)
     if isinstance(old, nn.Linear) and not (old.weight.is_meta or old.bias.is_meta):
-        weights = old.weight.data, old.bias.data
-        setattr(
-            attention, name, nf4_linear(old, *weights, getattr(torch, profile.dtype), getattr(old, "out_dtype", None))
-        )
+        kinds = getattr(torch, profile.dtype), getattr(old, "out_dtype", None)
+        setattr(attention, name, nf4_linear(old, old.weight.data, old.bias.data, *kinds))
