@@ -63,21 +63,20 @@ clean: ## remove the environments, the runs and what tools left behind
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian's python3 may lack ensurepip: then the environment is made without pip and filled from outside.
+PIP_INSTALL = if [ -x $(VENV)/bin/pip ]; then PIP='$(VENV)/bin/python -m pip'; \
+  else PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; fi; $$PIP install -q --disable-pip-version-check
+
 $(READY): requirements.txt constraints.txt
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(None if ok else \
 	  f"Python 3.11, 3.12 or 3.13 is needed and this is {sys.version.split()[0]}: make run PYTHON=python3.12, say.")'
 	@rm -rf $(VENV)
 	@echo 'Setting up $(VENV), a few minutes the first time ...'
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip $(VENV)
-	@if [ -x $(VENV)/bin/pip ]; then PIP='$(VENV)/bin/python -m pip'; \
-	  else PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; fi; \
-	  $$PIP install -q --disable-pip-version-check $(NEEDED) -c constraints.txt
+	@$(PIP_INSTALL) $(NEEDED) -c constraints.txt
 	@touch $(READY)
 
 # Colab's Triton beside the newest: the kernels are compiled by both.
 $(VENV)/triton-3.6.0: $(READY)
 	@rm -rf $@ $@.part
-	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 && PIP='$(VENV)/bin/python -m pip' || \
-	  PIP='$(PYTHON) -m pip --python $(VENV)/bin/python'; \
-	  $$PIP install -q --disable-pip-version-check --no-deps --target $@.part triton==3.6.0
+	@$(PIP_INSTALL) --no-deps --target $@.part triton==3.6.0
 	@mv $@.part $@

@@ -4,11 +4,11 @@ import torch
 
 from helpers.kernels.linear import wide_mm
 
-#: Positions at a time.
-ROWS = 1024
+#: Positions, and words of the vocabulary, at a time.
+ROWS, TILE = 1024, 8192
 
 
-def token_logprobs(hidden, head_weight, token_ids, *, temperature=1.0, chunk=8192):
+def token_logprobs(hidden, head_weight, token_ids, *, temperature=1.0, chunk=TILE):
     """log p(token) and the entropy of p at each position, p = softmax(hidden @ head.T / temperature).
 
     Args:

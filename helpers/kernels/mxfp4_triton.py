@@ -62,26 +62,39 @@ def _low_rank(z, b, pairs, live, rows, R: tl.constexpr, RP: tl.constexpr):
 
 
 @triton.jit
+def _adapted_rows(
+    x, blocks, scales, bias, z, b, rows, tokens, pairs, live,
+    IN: tl.constexpr, R: tl.constexpr, RP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+):  # fmt: skip
+    """fp32 [BM, BN]: x W + bias + z B for packed rows [BN] of an expert."""
+    y = _row_products(x, blocks, scales, rows, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
+    if R > 0:
+        y += _low_rank(z, b, pairs, live, rows, R, RP)
+    return y
+
+
+@triton.jit
+def _slot(slot_pairs, BM: tl.constexpr, BN: tl.constexpr):
+    """Of this program: the pairs [BM] of its slot, which places hold one, and its columns [BN]."""
+    pairs = tl.load(slot_pairs + tl.program_id(1) * BM + tl.arange(0, BM))
+    return pairs, pairs >= 0, tl.program_id(0) * BN + tl.arange(0, BN)
+
+
+@triton.jit
 def gate_up_kernel(
     x, blocks, scales, bias, slot_expert, slot_pairs, z, b, out, alpha, limit,
     IN: tl.constexpr, INNER: tl.constexpr, K: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
 ):  # fmt: skip
     """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 2, INNER/2], even columns first."""
-    slot = tl.program_id(1)
-    expert = tl.load(slot_expert + slot)
+    expert = tl.load(slot_expert + tl.program_id(1))
     if expert < 0:
         return
-    pairs = tl.load(slot_pairs + slot * BM + tl.arange(0, BM))
-    live = pairs >= 0
-    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    pairs, live, column = _slot(slot_pairs, BM, BN)
     rows = expert * (2 * INNER) + 2 * tl.minimum(column, INNER - 1)
     tokens = pairs // K
-    gate = _row_products(x, blocks, scales, rows, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
-    up = _row_products(x, blocks, scales, rows + 1, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows + 1)[None, :]
-    if R > 0:
-        gate += _low_rank(z, b, pairs, live, rows, R, RP)
-        up += _low_rank(z, b, pairs, live, rows + 1, R, RP)
+    gate = _adapted_rows(x, blocks, scales, bias, z, b, rows, tokens, pairs, live, IN, R, RP, BM, BN, BG)
+    up = _adapted_rows(x, blocks, scales, bias, z, b, rows + 1, tokens, pairs, live, IN, R, RP, BM, BN, BG)
     gate = tl.minimum(gate, limit)
     up = tl.minimum(tl.maximum(up, -limit), limit)
     h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
@@ -96,17 +109,12 @@ def down_kernel(
     BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
 ):  # fmt: skip
     """out[pair] = h[pair] W + bias + z B, fp32 [P, OUT], for columns of one slot."""
-    slot = tl.program_id(1)
-    expert = tl.load(slot_expert + slot)
+    expert = tl.load(slot_expert + tl.program_id(1))
     if expert < 0:
         return
-    pairs = tl.load(slot_pairs + slot * BM + tl.arange(0, BM))
-    live = pairs >= 0
-    column = tl.program_id(0) * BN + tl.arange(0, BN)
+    pairs, live, column = _slot(slot_pairs, BM, BN)
     rows = expert * OUT + tl.minimum(column, OUT - 1)
-    y = _row_products(h, blocks, scales, rows, live, pairs, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
-    if R > 0:
-        y += _low_rank(z, b, pairs, live, rows, R, RP)
+    y = _adapted_rows(h, blocks, scales, bias, z, b, rows, pairs, pairs, live, IN, R, RP, BM, BN, BG)
     tl.store(out + pairs[:, None] * OUT + column[None, :], y, mask=live[:, None] & (column < OUT)[None, :])
 
 

@@ -34,13 +34,10 @@ def export_adapter(model, folder):
         target_modules=sorted(modules), target_parameters=parameters, inference_mode=True,
         base_model_name_or_path=model.get_base_model().config._name_or_path,
     )  # fmt: skip
-    tensors = {}
-    for name, tensor in get_peft_model_state_dict(model, adapter_name=model.active_adapter).items():
-        tensors.update([_stock(name, tensor)])
+    ours_by_name = get_peft_model_state_dict(model, adapter_name=model.active_adapter)
+    tensors = dict(_stock(name, tensor.cpu()) for name, tensor in ours_by_name.items())
     with whole_folder(folder) as part:
-        save_file(
-            {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, part / "adapter_model.safetensors"
-        )
+        save_file(tensors, part / "adapter_model.safetensors")
         config.save_pretrained(part)
 
 
@@ -52,7 +49,7 @@ def _stock(name, tensor):
     matrix, half = last.rsplit("_", 1)
     where = f"{stem}.base_layer" if matrix == "gate_up" else stem
     flat = tensor.flatten(0, 1) if half == "A" else tensor.permute(1, 2, 0).flatten(1)
-    return f"{where}.lora_{half}.weight", flat
+    return f"{where}.lora_{half}.weight", flat.contiguous()
 
 
 def merge_adapter(model, folder, dtype):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -96,25 +97,32 @@ class Entry:
 _SIZES = {"U8": 1, "BF16": 2, "F16": 2, "F32": 4}
 
 
+@contextmanager
+def _opened(file):
+    """A shard, with errors that name it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt", device="cpu") as tensors:
+            yield tensors
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error
+
+
 def read_index(folder):
     """name -> `Entry` over all shards, from their headers alone.
 
     Raises UserError for a shard that is missing, cut off or damaged, by its name.
     """
-    from safetensors import SafetensorError, safe_open
-
     found = {}
     for file in _shards(Path(folder)):
-        try:
-            with safe_open(file, framework="pt", device="cpu") as tensors:
-                for name in tensors.keys():
-                    piece = tensors.get_slice(name)
-                    shape, dtype = tuple(piece.get_shape()), piece.get_dtype()
-                    if dtype not in _SIZES:
-                        raise UserError(f"{name} in {file} is {dtype}: a gpt-oss checkpoint holds {', '.join(_SIZES)}.")
-                    found[name] = Entry(file, shape, dtype, prod(shape) * _SIZES[dtype])
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error
+        with _opened(file) as tensors:
+            for name in tensors.keys():
+                piece = tensors.get_slice(name)
+                shape, dtype = tuple(piece.get_shape()), piece.get_dtype()
+                if dtype not in _SIZES:
+                    raise UserError(f"{name} in {file} is {dtype}: a gpt-oss checkpoint holds {', '.join(_SIZES)}.")
+                found[name] = Entry(file, shape, dtype, prod(shape) * _SIZES[dtype])
     return found
 
 
@@ -139,13 +147,8 @@ def _shards(folder):
 
 def read_tensors(index, ending=""):
     """Yield `(name, tensor)` shard by shard, of names with that ending; read when it is its turn, and not kept."""
-    from safetensors import SafetensorError, safe_open
-
     for file in dict.fromkeys(entry.file for entry in index.values()):
-        try:
-            with safe_open(file, framework="pt", device="cpu") as tensors:
-                for name in tensors.keys():
-                    if name.endswith(ending):
-                        yield name, tensors.get_tensor(name)
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error
+        with _opened(file) as tensors:
+            for name in tensors.keys():
+                if name.endswith(ending):
+                    yield name, tensors.get_tensor(name)

@@ -62,13 +62,12 @@ def save_adapter(model, folder):
 
 def load_adapter(model, folder):
     """`model` with a saved LoRA adapter on top, frozen."""
-    path = Path(folder) / "adapter_config.json"
-    if not path.is_file():
+    if not (Path(folder) / "adapter_config.json").is_file():
         raise UserError(
             f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."
         )
     try:
-        config = LoraConfig(**json.loads(path.read_text()))
+        config = LoraConfig.from_pretrained(str(folder))
         if config.target_parameters:
             raise UserError(
                 f"The adapter in {folder} is in stock PEFT's form, as by export_adapter: give the folder that the "
@@ -82,7 +81,7 @@ def load_adapter(model, folder):
                 raise KeyError("other tensors than the model's")
     except UserError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "
             "trained on another model or profile; use another RUN_DIR, or train it again."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from helpers.kernels.logprobs import ROWS
+from helpers.kernels.logprobs import ROWS, TILE
 from helpers.model.files import read_config
 from helpers.runtime import GIB, Profile, UserError, named_profile
 
@@ -13,8 +13,6 @@ WHOLE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 MXFP4_BYTES = 0.5 + 1 / 32
 #: NF4 with double quantisation: 4 bits, one byte a block of 64, one float a 256 blocks.
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-#: Words of the vocabulary in a tile of `token_logprobs`, as by its default.
-TILE = 8192
 #: Tokens of a prompt, where only the completion's length is known.
 PROMPT = 512
 

@@ -11,7 +11,6 @@ import json
 import statistics
 import time
 from functools import partial
-from pathlib import Path
 
 import torch
 from transformers import GptOssConfig
@@ -21,6 +20,7 @@ from helpers.display import text_table
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.experts import PackedExperts
 from helpers.runtime import GIB, hardware, versions, write_whole
+from tests.process import restart_peak, status
 
 TOKENS = (1, 8, 64, 1024)
 STOCK = ("eager", "grouped_mm", "batched_mm")
@@ -85,19 +85,14 @@ def measure(call, device):
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     else:
-        before = _status("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        before = status("VmRSS")
+        restart_peak()
     started = time.perf_counter()
     call()
     if device == "cuda":
         torch.cuda.synchronize()
         return time.perf_counter() - started, torch.cuda.max_memory_allocated() - before
-    return time.perf_counter() - started, max(0, _status("VmHWM") - before)
-
-
-def _status(field):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+    return time.perf_counter() - started, max(0, status("VmHWM") - before)
 
 
 def compare(module, arguments, exact):

@@ -17,7 +17,7 @@ from helpers.model.lora import checkpoint_layers
 from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, released_config
 from helpers.rollout.engine import Completion
 from helpers.runtime import GIB, PROFILES, ROOT, hardware, versions, write_whole
-from tests.kernels.experts import by_definition, random_experts, random_tokens
+from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -30,10 +30,6 @@ def to_gpu(part):
     if isinstance(part, (Packed, ExpertWeights, ExpertLora)):
         return type(part)(*(to_gpu(piece) for piece in part))
     return part
-
-
-def error(ours, exact):
-    return float((ours.double() - exact.double()).norm() / exact.double().norm())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

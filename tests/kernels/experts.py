@@ -34,6 +34,11 @@ def random_tokens(tokens, count=8, hidden=96, top_k=3, seed=0, routing="uniform"
     return torch.randn(tokens, hidden, generator=generator), top.indices, top.values.softmax(-1)
 
 
+def error(ours, exact):
+    """||ours - exact|| / ||exact||."""
+    return float((ours.double() - exact.double()).norm() / exact.double().norm())
+
+
 def by_definition(hidden, indices, weights, dense, lora=None):
     """Every expert on every token in float64, then the chosen ones: slow, and nothing to get wrong."""
     gate_up, down = dense.gate_up.double(), dense.down.double()

@@ -11,11 +11,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from helpers.kernels import mxfp4, mxfp4_triton
 from helpers.kernels.linear import frozen_linear
 from helpers.kernels.mxfp4 import Packed, expert_forward
-from tests.kernels.experts import by_definition, random_experts, random_tokens
-
-
-def error(ours, exact):
-    return float((ours.double() - exact).norm() / exact.norm())
+from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 
 @settings(max_examples=25, deadline=None)

@@ -100,13 +100,12 @@ def test_shapes_are_kept_and_checked():
 PEAK = f"""
 import torch
 from helpers.kernels.logprobs import token_logprobs
-def status(field):
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field)) * 1024
+from tests.process import restart_peak, status
 hidden, head = torch.randn(8192, 64, requires_grad=True), torch.randn({VOCABULARY}, 64)
 tokens = torch.randint(0, {VOCABULARY}, (8192,))
 token_logprobs(hidden[:8], head, tokens[:8])[0].sum().backward()  # libraries start
 before = status("VmRSS")
-open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
+restart_peak()
 token_logprobs(hidden, head, tokens)[0].sum().backward()
 print(status("VmHWM") - before)
 """

@@ -86,13 +86,14 @@ def test_gradients_are_finite_and_right(rescaled):
 
 @pytest.mark.parametrize(("dtype", "dense", "experts"), [("bfloat16", "bf16", "bf16"), ("bfloat16", "bf16", "mxfp4")])
 def test_bf16(dtype, dense, experts):
-    """a100 and h100, experts packed or unpacked: as near to fp32 as stock transformers in bf16."""
+    """a100 and h100, experts packed or unpacked: as near to fp32 as stock transformers in bf16, over most tokens (a few
+    are routed to another expert by the last bit, in either)."""
     exact = residual_peak(load_model(profile="tiny", dense="fp32")[0])[1]
     profile = replace(PROFILES["tiny"], dtype=dtype, dense=dense, experts=experts)
     model, _ = load_model(profile=profile)
     stock = AutoModelForCausalLM.from_pretrained(CHECKPOINT, dtype=torch.bfloat16).eval()
-    distance, theirs = ((residual_peak(m)[1].float() - exact).norm() for m in (model, stock))
-    assert distance < theirs and distance < 0.05 * exact.norm()
+    distance, theirs = ((residual_peak(m)[1].float() - exact).norm(dim=-1).median() for m in (model, stock))
+    assert distance < theirs and distance < 0.05 * exact.norm(dim=-1).median()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
 
 

@@ -4,12 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.runtime import GIB, ROOT
+from helpers.model.files import read_config
+from helpers.model.load import empty_model
+from helpers.runtime import GIB, PROFILES, ROOT
 from tests.conftest import CHECKPOINT
 
 pytestmark = pytest.mark.slow
@@ -22,16 +25,14 @@ import json, sys, threading
 from dataclasses import replace
 from helpers import load_model
 from helpers.runtime import PROFILES
-
-def anonymous():
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) * 1024
+from tests.process import status
 
 load_model(profile="tiny")  # libraries start
-before, peak, done = anonymous(), [0], threading.Event()
+before, peak, done = status("RssAnon"), [0], threading.Event()
 
 def watch():
     while not done.wait(0.002):
-        peak[0] = max(peak[0], anonymous())
+        peak[0] = max(peak[0], status("RssAnon"))
 
 threading.Thread(target=watch, daemon=True).start()
 profile = replace(PROFILES["tiny"], dtype="float16", experts=sys.argv[2], dense="fp16", embedding="host")
@@ -51,33 +52,13 @@ def write_checkpoint(folder):
         "vocab_size": WORDS, "layer_types": ["sliding_attention", "full_attention"] * (LAYERS // 2),
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
-    q, kv, where = 4096, 512, {}
-    for layer in range(LAYERS + 1):
-        tensors, stem = {}, f"model.layers.{layer}"
-        if layer == LAYERS:
-            tensors = {
-                "model.embed_tokens.weight": (WORDS, HIDDEN),
-                "lm_head.weight": (WORDS, HIDDEN),
-                "model.norm.weight": (HIDDEN,),
-            }
-        else:
-            for name, out, wide in (("q", q, HIDDEN), ("k", kv, HIDDEN), ("v", kv, HIDDEN), ("o", HIDDEN, q)):
-                tensors[f"{stem}.self_attn.{name}_proj.weight"] = (out, wide)
-                tensors[f"{stem}.self_attn.{name}_proj.bias"] = (out,)
-            for name, out in (("gate_up", 2 * HIDDEN), ("down", HIDDEN)):
-                tensors[f"{stem}.mlp.experts.{name}_proj_blocks"] = (EXPERTS, out, HIDDEN // 32, 16)
-                tensors[f"{stem}.mlp.experts.{name}_proj_scales"] = (EXPERTS, out, HIDDEN // 32)
-                tensors[f"{stem}.mlp.experts.{name}_proj_bias"] = (EXPERTS, out)
-            tensors |= {
-                f"{stem}.self_attn.sinks": (64,), f"{stem}.mlp.router.weight": (EXPERTS, HIDDEN),
-                f"{stem}.mlp.router.bias": (EXPERTS,), f"{stem}.input_layernorm.weight": (HIDDEN,),
-                f"{stem}.post_attention_layernorm.weight": (HIDDEN,),
-            }  # fmt: skip
-        file = f"model-{layer:05}-of-{LAYERS:05}.safetensors"
-        save_file(
-            {name: draw(name, shape) for name, shape in tensors.items()}, folder / file, metadata={"format": "pt"}
-        )
-        where |= dict.fromkeys(tensors, file)
+    profile, shards, where = replace(PROFILES["tiny"], experts="mxfp4", dense="fp32"), {}, {}
+    for name, weight in empty_model(read_config(folder), profile).named_parameters():
+        layer = name.split(".")[2] if ".layers." in name else LAYERS  # one shard a layer, one for the rest
+        shards.setdefault(f"model-{int(layer):05}-of-{LAYERS:05}.safetensors", {})[name] = weight.shape
+    for file, shapes in shards.items():
+        save_file({name: draw(name, shape) for name, shape in shapes.items()}, folder / file, metadata={"format": "pt"})
+        where |= dict.fromkeys(shapes, file)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
 
 
