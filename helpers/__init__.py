@@ -13,7 +13,7 @@ logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 #: public name -> module that defines it
 _EXPORTS = {
-    "AttentionMask": "helpers.kernels.attention",
+    "AttentionMask": "helpers.kernels.masks",
     "sink_attention": "helpers.kernels.attention",
     "load_model": "helpers.model.load",
     "add_lora": "helpers.model.lora",
@@ -22,7 +22,11 @@ _EXPORTS = {
     "trainable_parameters": "helpers.model.lora",
     "weights_digest": "helpers.model.lora",
     "memory_plan": "helpers.model.memory",
+    "attention_problem": "helpers.model.attention",
     "set_attention": "helpers.model.attention",
+    "layer_inputs": "helpers.model.probe",
+    "probe_layers": "helpers.model.probe",
+    "synthetic_inputs": "helpers.model.probe",
     "Harmony": "helpers.rollout",
     "RolloutEngine": "helpers.rollout",
     "SamplingParams": "helpers.rollout",

@@ -1,9 +1,13 @@
 """Gives an unmodified `GptOssForCausalLM` the project's attention, by transformers' registries."""
 
+import threading
+
+import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-from helpers.kernels.attention import AttentionMask, sink_attention
+from helpers.kernels.attention import sink_attention
+from helpers.kernels.masks import AttentionMask
 from helpers.runtime import UserError
 
 #: backend -> name for `set_attn_implementation`. Transformers searches names for "sdpa" and
@@ -11,16 +15,34 @@ from helpers.runtime import UserError
 NAMES = {"auto": "sinks_auto", "eager": "sinks_eager", "sdpa": "sinks_fused", "flex": "sinks_flex"}
 
 
-def attention_forward(backend):
-    """The function that transformers calls in each layer."""
+class ModelMask(AttentionMask):
+    """An `AttentionMask` in transformers' hands."""
 
-    def forward(module, query, key, value, attention_mask, scaling, dropout=0.0, s_aux=None, **_):
+    def contiguous(self):
+        """Itself: `generate` asks this of every mask when the cache is static."""
+        return self
+
+
+def attention_forward(backend):
+    """The function that transformers calls in each layer. `on_attention`, a keyword of the model's forward pass, is
+    called with what each layer hands it."""
+
+    def forward(module, query, key, value, attention_mask, scaling, dropout=0.0, s_aux=None, on_attention=None, **_):
         if dropout:
-            raise ValueError(f"attention dropout is not supported, got {dropout}")
+            raise ValueError(
+                f"attention dropout is not supported, got dropout {dropout} for q {list(query.shape)}: set "
+                "config.attention_dropout = 0, as in the released gpt-oss"
+            )
+        if on_attention:
+            on_attention(module, query, key, value, s_aux, attention_mask, scaling)
         output = sink_attention(query, key, value, s_aux, attention_mask, scale=scaling, backend=backend)
         return output.transpose(1, 2).contiguous(), None
 
     return forward
+
+
+#: The mask of the last decoding step for each kind of layer, to be moved by one.
+_decoding = threading.local()
 
 
 def attention_mask(
@@ -28,21 +50,41 @@ def attention_mask(
 ):
     """Build the `AttentionMask` of one layer type from what transformers knows.
 
-    With a sliding cache the keys start at position `kv_offset`; all positions here are
-    counted from there.
+    With a sliding cache the keys start at position `kv_offset`; all positions here are counted from there. While
+    decoding with a cache of fixed length the mask of the step before is moved, not built. Raises ValueError for a
+    2-D mask with holes.
     """
     left_pad = None
-    if attention_mask is not None and not bool(attention_mask.all()):
-        left_pad = (attention_mask.long().argmax(1) - kv_offset).clamp(min=0)
-    return AttentionMask(
-        batch_size,
-        q_length,
-        kv_length,
-        window=local_size,
-        left_pad=left_pad,
-        q_offset=q_offset - kv_offset,
-        device=device,
-    )
+    if attention_mask is not None:
+        left_pad = attention_mask.to(torch.uint8).argmax(1)
+        if q_length > 1:
+            _check_padding(attention_mask, left_pad)
+        left_pad = (left_pad - kv_offset).clamp(min=0)
+    shape = (batch_size, q_length, kv_length)
+    # the cache counts on in its own tensor before the layer attends
+    q_offset = (q_offset.clone() if isinstance(q_offset, torch.Tensor) else q_offset) - kv_offset
+    reuse = q_length == 1 and not torch.is_grad_enabled()
+    if reuse:
+        kept, kind = vars(_decoding), (str(device), local_size, left_pad is None)
+        mask = kept.get(repr(kind))
+        if mask is not None and (mask.batch, mask.q_len, mask.kv_len) == shape:
+            mask.move(q_offset, left_pad)
+            return mask
+    mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
+    if reuse:
+        kept[repr(kind)] = mask
+    return mask
+
+
+def _check_padding(attention_mask, left_pad):
+    """What is seen must be one piece: zeros, ones, and perhaps zeros on the right, which causal attention hides."""
+    ones = attention_mask.sum(1)
+    last = attention_mask.shape[1] - 1 - attention_mask.flip(1).to(torch.uint8).argmax(1)
+    if bool(((ones > 0) & (last - left_pad + 1 != ones)).any()):
+        raise ValueError(
+            f"attention_mask {list(attention_mask.shape)} has holes: pad on one side, or give the model a dict of "
+            "AttentionMask with document_ids, one for 'full_attention' and one for 'sliding_attention'"
+        )
 
 
 for _backend, _name in NAMES.items():
@@ -50,28 +92,34 @@ for _backend, _name in NAMES.items():
     AttentionMaskInterface.register(_name, attention_mask)
 
 
-def check_attention(model):
-    """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing.
+def attention_problem(name):
+    """Why gpt-oss cannot be trained with transformers' attention of that name, or None if it can.
 
     Ours and transformers' eager are tested; FlashAttention 3 takes sinks but has no gradient for them,
     FlashAttention 2 and PyTorch's own SDPA know no sinks at all.
     """
-    name = model.config._attn_implementation
     if name in (*NAMES.values(), "eager"):
-        return
+        return None
     if "flash-attn3" in name or "flash_attention_3" in name:
-        reason = "FlashAttention 3 computes sinks forwards only, without their gradient"
-    elif name == "flex_attention":
-        reason = "transformers' version rounds the normaliser that the sinks' gradient goes through to 16 bits"
-    elif name in ("sdpa", "flash_attention_2"):
-        reason = "it has no sinks"
-    else:
-        reason = "nobody has shown that its gradient reaches the sinks"
-    raise UserError(
-        f"Attention '{name}' cannot be trained with gpt-oss: {reason}. Call set_attention(model, 'auto') first."
-    )
+        return "FlashAttention 3 computes sinks forwards only, without their gradient"
+    if name == "flex_attention":
+        return "transformers' version rounds the normaliser that the sinks' gradient goes through to 16 bits"
+    if name in ("sdpa", "flash_attention_2"):
+        return "it has no sinks"
+    return "nobody has shown that its gradient reaches the sinks"
+
+
+def check_attention(model):
+    """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing."""
+    name = model.config._attn_implementation
+    if reason := attention_problem(name):
+        raise UserError(
+            f"Attention '{name}' cannot be trained with gpt-oss: {reason}. Call set_attention(model, 'auto') first."
+        )
 
 
 def set_attention(model, backend):
-    """Make `model` use one of "auto", "sdpa", "flex", "eager" from here on."""
+    """Make `model` use one of "auto", "sdpa", "flex", "eager" from here on. Raises ValueError for another name."""
+    if backend not in NAMES:
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {backend!r}")
     model.set_attn_implementation(NAMES[backend])

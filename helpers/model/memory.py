@@ -155,12 +155,12 @@ def _rollout(profile, config, batch, length):
     item, kinds = BYTES[profile.dtype], config.layer_types
     token = 2 * config.num_key_value_heads * config.head_dim * item
     sliding, full = kinds.count("sliding_attention"), kinds.count("full_attention")
-    prompt, spread = batch * min(length, PROMPT), config.num_attention_heads * (config.head_dim + 8)
     # some twelve hidden-sized fp32 tensors of the prompts
-    prefill = 12 * prompt * config.hidden_size * 4
-    # `sink_attention` spreads keys and values of one layer over all query heads, four copies at its worst;
-    # logits, log-probabilities and probabilities
-    step = 4 * batch * length * spread * item + 3 * batch * config.vocab_size * 4
+    prefill = 12 * batch * min(length, PROMPT) * config.hidden_size * 4
+    # scores of all heads in fp32, four copies at their worst; keys and values of a layer, which the growing cache
+    # copies; logits, log-probabilities and probabilities
+    scores = 4 * batch * length * config.num_attention_heads * 4
+    step = scores + batch * length * token + 3 * batch * config.vocab_size * 4
     return {
         "KV cache, full layers": full * token * length * batch,
         "KV cache, sliding layers": sliding * token * min(length, config.sliding_window) * batch,

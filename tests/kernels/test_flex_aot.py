@@ -1,0 +1,47 @@
+"""FlexAttention's kernels with our options, compiled for cards that are not here."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from helpers.kernels.attention import kernel_options
+from helpers.runtime import PROFILES, ROOT
+
+#: Compute capability -> shared memory that one block may have, bytes (CUDA C++ Programming Guide, table "Technical
+#: Specifications per Compute Capability"), and the profile whose arithmetic runs there.
+CARDS = {75: (64 << 10, "t4"), 80: (163 << 10, "a100"), 89: (99 << 10, "l4"), 90: (227 << 10, "h100")}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to stand in for a GPU's driver")
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="written for the torch of constraints.txt")
+@pytest.mark.parametrize("card", CARDS)
+def test_flex_fits_the_card(card, tmp_path):
+    """A kernel that wants more shared memory than a T4 has is refused there with "out of resource"; one that spills
+    crawls."""
+    room, profile = CARDS[card]
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.flex_aot", str(card), PROFILES[profile].dtype],
+        cwd=ROOT, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr[-3000:]
+    rows = [json.loads(line) for line in run.stdout.splitlines()]
+    ours = {row["kernel"]: row for row in rows if row["options"] == "ours"}
+    assert set(ours) == {"forward", "backward", "decode"}
+    for row in ours.values():
+        assert row["shared"] <= room, row
+        assert row["tensor_cores"] == (card >= 80), row
+    if card < 80:
+        assert all(row["stack"] == 0 and row["num_stages"] == 1 for row in ours.values()), rows
+        theirs = {row["kernel"]: row for row in rows if row["options"] != "ours"}
+        assert theirs["forward"]["stack"] > 1024, "PyTorch's own choice has become better: use it"
+
+
+def test_options_by_capability():
+    assert kernel_options((7, 5)) and kernel_options((8, 0)) is kernel_options((12, 0)) is None
