@@ -48,6 +48,7 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings, results under tests/benchmarks
 	@$(PYTHON) -m pytest tests/gpu -s
 	@$(PYTHON) -m tests.benchmarks.experts --device cuda --out tests/benchmarks/results/experts-gpu.json
+	@$(PYTHON) -m tests.benchmarks.attention --device cuda --out tests/benchmarks/results/attention-gpu.json
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .

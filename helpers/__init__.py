@@ -43,6 +43,7 @@ _EXPORTS = {
     "read_metrics": "helpers.grpo",
     "LiveView": "helpers.display",
     "plot_comparison": "helpers.display",
+    "plot_lines": "helpers.display",
     "plot_masks": "helpers.display",
     "plot_rewards": "helpers.display",
     "plot_training": "helpers.display",

@@ -31,6 +31,20 @@ def plot_masks(masks, columns=4):
     return figure
 
 
+def plot_lines(panels, xlabel, ylabel):
+    """Draw curves on logarithmic heights: `panels` is a list of (title, {label: (xs, ys)})."""
+    figure, axes = _figure(len(panels), width=3.6)
+    for axis, (title, lines) in zip(axes, panels):
+        for (label, (xs, ys)), colour in zip(lines.items(), (BAD, GOOD, THIRD, SOFT)):
+            axis.plot(xs, ys, color=colour, label=label, lw=1.6, marker="o", ms=3)
+        axis.set_yscale("log")
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel(xlabel, fontsize=8)
+        axis.set_ylabel(ylabel, fontsize=8)
+        axis.legend(fontsize=7, frameon=False)
+    return figure
+
+
 def plot_training(rows):
     """Draw metrics over steps: reward and its components, pass and cheat rate, lengths, entropy."""
     figure, axes = _figure(4)

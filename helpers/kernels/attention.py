@@ -109,18 +109,45 @@ def _sdpa(q, k, v, sinks, mask, scale):
     (heads, dim), extra = (q.shape[1], q.shape[3]), 8
     pieces = F.pad(_pieces(sinks / scale, q.dtype), (0, extra - 3)).reshape(1, heads, 1, extra)
     pieces = pieces.expand(*q.shape[:3], extra).to(q.dtype)  # in this order the sinks' gradient is summed in fp32
-    q = torch.cat([q, pieces], -1)
-    k, v = F.pad(k, (0, extra, 1, 0)), F.pad(v, (0, extra, 1, 0))
+    q, k, v = torch.cat([q, pieces], -1), F.pad(k, (0, extra)), F.pad(v, (0, extra))
+    if mask.plain:  # one dummy query in front of them shifts the triangle past the sink
+        output = _with_sink_key(F.pad(q, (0, 0, 1, 0)), k, v, None, scale, dim)[:, :, 1:]
+    elif mask.window and mask.q_len == mask.kv_len > 3 * mask.window:
+        output = _sliding(q, k, v, mask, scale, dim)
+    else:
+        output = _with_sink_key(q, k, v, mask.dense(), scale, dim)
+    return output[..., :dim]
+
+
+def _with_sink_key(q, k, v, visible, scale, dim):
+    """One fused call, the sink's key in front; visible: bool that broadcasts to the scores, None: causal."""
+    k, v = F.pad(k, (0, 0, 1, 0)), F.pad(v, (0, 0, 1, 0))
     k[:, :, 0, dim : dim + 3] = 1
     if q.is_cuda:  # the memory-efficient kernel wants as many key heads as query heads
-        k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
-    attend = F.scaled_dot_product_attention
-    if mask.plain:  # one dummy query in front of them shifts the triangle past the sink
-        output = attend(F.pad(q, (0, 0, 1, 0)), k, v, is_causal=True, scale=scale, enable_gqa=not q.is_cuda)[:, :, 1:]
-    else:
-        visible = F.pad(mask.dense(), (1, 0), value=True)
-        output = attend(q, k, v, attn_mask=visible, scale=scale, enable_gqa=not q.is_cuda)
-    return output[..., :dim]
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    visible = None if visible is None else F.pad(visible, (1, 0), value=True)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=visible, is_causal=visible is None, scale=scale, enable_gqa=not q.is_cuda
+    )
+
+
+def _sliding(q, k, v, mask, scale, dim):
+    """A window's worth of queries at a time, which see that many keys and as many before them: linear in the length."""
+    batch, length, window = mask.batch, mask.q_len, mask.window
+    count = -(-length // window)
+    tail = count * window - length
+    q = F.pad(q, (0, 0, 0, tail)).unflatten(2, (count, window)).transpose(1, 2).flatten(0, 1)
+    k, v = (
+        F.pad(x, (0, 0, window, tail)).unfold(2, 2 * window, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
+        for x in (k, v)
+    )
+    row, block, query, key = (torch.arange(n, device=q.device) for n in (batch, count, window, 2 * window))
+    query = (block[:, None] * window + query).clamp(max=length - 1)[:, :, None]
+    key = ((block[:, None] - 1) * window + key)[:, None]
+    inside = (key >= 0) & (key < length)
+    visible = mask.mask_mod(row[:, None, None, None], None, query, key.clamp(0, length - 1)) & inside
+    output = _with_sink_key(q, k, v, visible.flatten(0, 1).unsqueeze(1), scale, dim)
+    return output.unflatten(0, (batch, count)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
 def _pieces(x, dtype):
@@ -134,7 +161,8 @@ def _pieces(x, dtype):
 def _flex(q, k, v, sinks, mask, scale):
     """FlexAttention without the sink, rescaled by sigmoid(lse - sink); lse stays in fp32 (fp64 in fp64)."""
     output, lse = (_flex_cuda if q.is_cuda else _flex_cpu)(q, k, v, mask, scale)
-    kept = torch.sigmoid(lse - sinks.to(lse.dtype).reshape(1, -1, 1))  # [B, Hq, Q]; 0 where nothing is visible
+    # Not sigmoid: its gradient takes 1 - sigmoid, of which fp32 leaves little where the sink is weak.
+    kept = F.logsigmoid(lse - sinks.to(lse.dtype).reshape(1, -1, 1)).exp()  # [B, Hq, Q]; 0 where nothing is visible
     return (output * kept.unsqueeze(-1)).to(q.dtype), lse
 
 

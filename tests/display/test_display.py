@@ -1,7 +1,7 @@
 import matplotlib
 import pytest
 
-from helpers import plot_comparison, plot_masks, plot_rewards, plot_training, text_table
+from helpers import plot_comparison, plot_lines, plot_masks, plot_rewards, plot_training, text_table
 from helpers.evaluation import compare
 
 matplotlib.use("Agg")
@@ -41,6 +41,7 @@ def test_plots_draw(tmp_path, correct):
     figures = [
         plot_comparison(report, rows, rows),
         plot_training([logs(1), logs(2)]),
+        plot_lines([("a", {"x": ([1, 2], [0.1, 0.2])}), ("b", {"y": ([1, 2], [3, 0.2])})], "x", "y"),
         plot_masks([("a", [[True, False], [True, True]])] * 5),
         plot_rewards(["f", "g"], [("x", {"f": 1.0, "g": -0.5}), ("y", {"f": 0.0, "g": 0.2})]),
     ]

@@ -109,6 +109,9 @@ def regimes(draw):
 )  # fmt: skip
 @example(regime=Regime(2, 5, 9, pads=[8, 0], offsets=0), heads=(4, 2), dim=16, seed=1)  # rows that see nothing
 @example(regime=Regime(1, 24, 24), heads=(8, 1), dim=64, seed=2)  # the plain triangle
+@example(regime=Regime(2, 24, 24, window=5, pads=[0, 11]), heads=(4, 2), dim=16, seed=3)  # in blocks of a window
+@example(regime=Regime(1, 23, 23, window=4, documents=[[0] * 9 + [1] * 14]), heads=(4, 2), dim=16, seed=4)
+@example(regime=Regime(1, 9, 9, window=1), heads=(2, 1), dim=8, seed=5)
 def test_against_the_definition(backend, regime, heads, dim, seed):
     """Any batch, window, padding, offset and documents, forwards and backwards, in fp32; a query without any key gets
     zeros and gives no gradient."""
@@ -157,6 +160,19 @@ def test_sinks_beyond_sixteen_bits():
     )  # fmt: skip
     for head in range(4):
         assert (ours[:, head] - exact[:, head]).norm() <= 4e-3 * exact[:, head].norm()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("shift", [-25, -15, -5, 5, 15])
+def test_gradient_of_weak_and_strong_sinks(backend, shift):
+    """Where a sink is weak, 1 - sigmoid(lse - sink) has few bits left in fp32: its gradient was off by a tenth."""
+    regime = Regime(2, 60, 60)
+    tensors, direction = draw(regime, 8, 1, dim=64)
+    tensors[3] = tensors[3] + shift
+    attend = partial(sink_attention, mask=regime.mask(), scale=0.125)
+    ours = both_ways(partial(attend, backend=backend), tensors, direction)[4]
+    exact = both_ways(partial(attend, backend="eager"), [x.double() for x in tensors], direction)[4]
+    assert (ours - exact).norm() <= 1e-5 * exact.norm()
 
 
 def test_eager_gradient_by_finite_differences():
