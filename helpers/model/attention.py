@@ -63,16 +63,16 @@ def attention_mask(
     shape = (batch_size, q_length, kv_length)
     # the cache counts on in its own tensor before the layer attends
     q_offset = (q_offset.clone() if isinstance(q_offset, torch.Tensor) else q_offset) - kv_offset
-    reuse = q_length == 1 and not torch.is_grad_enabled()
-    if reuse:
-        kept, kind = vars(_decoding), (str(device), local_size, left_pad is None)
-        mask = kept.get(repr(kind))
-        if mask is not None and (mask.batch, mask.q_len, mask.kv_len) == shape:
-            mask.move(q_offset, left_pad)
-            return mask
-    mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
-    if reuse:
-        kept[repr(kind)] = mask
+    if q_length > 1 or torch.is_grad_enabled():
+        return ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
+    # what was made in inference mode cannot be changed outside it
+    kind = repr((device, local_size, left_pad is None, torch.is_inference_mode_enabled()))
+    mask = vars(_decoding).get(kind)
+    if mask is not None and (mask.batch, mask.q_len, mask.kv_len) == shape:
+        mask.move(q_offset, left_pad)
+    else:
+        mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
+        vars(_decoding)[kind] = mask
     return mask
 
 

@@ -190,6 +190,15 @@ def test_a_decoding_mask_is_not_shared_with_a_graph(model):
     assert second.dense()[0, 0, 0].sum() == 5 and other.dense()[0, 0, 0].sum() == 2
 
 
+def test_a_mask_made_in_inference_mode_is_not_moved_outside_it():
+    """The rollout engine decodes in inference mode, a user's `generate` without: tensors of the one cannot be written
+    in the other."""
+    for context in (torch.inference_mode, torch.no_grad, torch.inference_mode, torch.no_grad):
+        with context():
+            mask = attention_mask(1, 1, 8, q_offset=torch.tensor(4))
+            assert mask.dense().sum() == 5
+
+
 def test_the_cache_counts_on_in_its_own_tensor():
     """Transformers' static cache adds to the offset it handed out, before the layer attends."""
     counter = torch.tensor(3)

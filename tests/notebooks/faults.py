@@ -92,13 +92,13 @@ FAULTS = [
         "the reference computes in 32 bits",
     ),
     (
-        "02-31",
+        "02-32",
         "model/attention.py",
         "(left_pad - kv_offset).clamp(min=0)",
         "left_pad.clamp(max=kv_length - 1)",
         "padding not moved with the sliding cache",
     ),
-    ("02-33", "model/attention.py", 'return "it has no sinks"', "return None", "FlashAttention 2 may train"),
+    ("02-34", "model/attention.py", 'return "it has no sinks"', "return None", "FlashAttention 2 may train"),
     (
         "03-13",
         "sandbox/sandbox.py",
