@@ -33,66 +33,76 @@ class AttentionMask:
     def __init__(self, batch, q_len, kv_len, *, window=None, left_pad=None, q_offset=0, document_ids=None, device=None):
         tensors = [x for x in (left_pad, document_ids, q_offset) if isinstance(x, torch.Tensor)]
         self.batch, self.q_len, self.kv_len, self.window = batch, q_len, kv_len, window
-        self.device = torch.device(device) if device else tensors[0].device if tensors else torch.device("cpu")
+        self.device = torch.device(device if device is not None else tensors[0].device if tensors else "cpu")
         if min(batch, q_len, kv_len) < 1:
             raise ValueError(f"batch, q_len and kv_len must be at least 1, got {batch}, {q_len}, {kv_len}")
-        if window is not None and window < 1:
-            raise ValueError(f"window must be at least 1 (a query sees itself), got {window} for kv_len {kv_len}")
-        if document_ids is not None and document_ids.shape != (batch, kv_len):
-            raise ValueError(f"document_ids must be [{batch}, {kv_len}], got {list(document_ids.shape)}")
-        self.document_ids = None if document_ids is None else document_ids.to(self.device)
-        self.left_pad = None
+        if window is not None and (not isinstance(window, int) or window < 1):
+            raise ValueError(f"window must be an int from 1 (a query sees itself), got {window} for kv_len {kv_len}")
+        if document_ids is not None:
+            self._check("document_ids", document_ids, ((batch, kv_len),), None)
+            document_ids = document_ids.to(self.device)
+        self.document_ids, self.left_pad = document_ids, None
         # Read by `mask_mod` on the device, where `move` changes them: a compiled kernel sees tensors and no numbers.
         self._offset = torch.zeros(batch, dtype=torch.long, device=self.device)
         self._pad = torch.zeros_like(self._offset)
         self._window = torch.full((), window or NO_WINDOW, device=self.device)
         self.mask_mod = _rule(self._offset, self._pad, self._window, self.document_ids)
-        self._dense = self._block_mask = None
+        self._derived, self._block_mask = {}, None
         self.move(q_offset, left_pad)
 
     def move(self, q_offset, left_pad=None):
         """Put the queries at another offset, and the padding elsewhere if given, in place.
 
-        Tensors keep their addresses and the block mask its identity, so that nothing is built or compiled again.
-        Arguments and errors as in the constructor.
+        Tensors keep their addresses and the block mask its identity, so that nothing is built or compiled again. Not
+        between a forward pass and its backward pass, and not out of or into `torch.inference_mode`. Arguments and
+        errors as in the constructor; after an error the mask is where it was.
         """
-        self._fill(self._offset, "q_offset", q_offset, self.kv_len - self.q_len)
-        self.q_offset = q_offset
+        rows = ((), (self.batch,))
+        self._check("q_offset", q_offset, rows, self.kv_len - self.q_len)
         if left_pad is not None:
-            self._fill(self._pad, "left_pad", left_pad, self.kv_len - 1)
+            self._check("left_pad", left_pad, rows[1:], self.kv_len - 1)
+            self._pad.copy_(left_pad)
             self.left_pad = left_pad
-        self._dense = None
+        self._offset.copy_(q_offset) if isinstance(q_offset, torch.Tensor) else self._offset.fill_(q_offset)
+        self.q_offset = q_offset
+        self._derived.clear()
         if self._block_mask is not None:
             for name, table in self._tables().items():
                 getattr(self._block_mask, name).copy_(table)
 
-    def _fill(self, tensor, name, value, most):
-        if isinstance(value, torch.Tensor) and value.shape not in ((), tensor.shape):
-            raise ValueError(f"{name} must be a number or [{self.batch}], one a row, got {list(value.shape)}")
-        if not (isinstance(value, torch.Tensor) and value.is_cuda):
-            numbers = torch.as_tensor(value)
-            if not bool(((numbers >= 0) & (numbers <= most)).all()):
-                raise ValueError(
-                    f"{name} must be from 0 to {most} with q_len {self.q_len} and kv_len {self.kv_len}, "
-                    f"got {numbers.tolist()}"
-                )
-        tensor.copy_(value) if isinstance(value, torch.Tensor) else tensor.fill_(value)
+    def _check(self, name, value, shapes, most):
+        """Raise ValueError unless `value` holds integers, in one of `shapes` and from 0 to `most`."""
+        tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value) if isinstance(value, int) else None
+        if tensor is None or tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.shape not in shapes:
+            got = f"{tensor.dtype} {list(tensor.shape)}" if tensor is not None else type(value).__name__
+            wanted = " or ".join("an int" if shape == () else f"integers {list(shape)}" for shape in shapes)
+            raise ValueError(f"{name} must be {wanted} for batch {self.batch} and kv_len {self.kv_len}, got {got}")
+        if most is not None and not tensor.is_cuda and not bool(((tensor >= 0) & (tensor <= most)).all()):
+            raise ValueError(
+                f"{name} must be from 0 to {most} with q_len {self.q_len} and kv_len {self.kv_len}, "
+                f"got {tensor.tolist()}"
+            )
+
+    def derived(self, name, make):
+        """`make()`, kept under that name until the mask moves: the layers of a model share it."""
+        if name not in self._derived:
+            self._derived[name] = make()
+        return self._derived[name]
 
     @property
     def plain(self):
         """Nothing but the causal triangle, and known to be so without asking the device."""
         whole = isinstance(self.q_offset, int) and self.q_len == self.kv_len and not self.q_offset
-        return (
-            whole and self.left_pad is None and self.document_ids is None and (self.window or NO_WINDOW) >= self.kv_len
-        )
+        return whole and self.left_pad is None is self.document_ids and (self.window or NO_WINDOW) >= self.kv_len
 
     def dense(self):
         """bool [batch, 1, q_len, kv_len], True where the key is visible."""
-        if self._dense is None:
-            row, query, key = (torch.arange(n, device=self.device) for n in (self.batch, self.q_len, self.kv_len))
-            visible = self.mask_mod(row[:, None, None], None, query[:, None], key)
-            self._dense = visible.expand(self.batch, self.q_len, self.kv_len).unsqueeze(1)
-        return self._dense
+        return self.derived("dense", self._dense)
+
+    def _dense(self):
+        row, query, key = (torch.arange(n, device=self.device) for n in (self.batch, self.q_len, self.kv_len))
+        visible = self.mask_mod(row[:, None, None], None, query[:, None], key)
+        return visible.expand(self.batch, self.q_len, self.kv_len).unsqueeze(1)
 
     def additive(self, dtype):
         """[batch, 1, q_len, kv_len] to add to scores: 0 where visible, else the lowest finite value, as transformers

@@ -41,8 +41,14 @@ def attention_forward(backend):
     return forward
 
 
-#: The mask of the last decoding step for each kind of layer, to be moved by one.
-_decoding = threading.local()
+class _Decoding(threading.local):
+    """The mask of the last decoding step for each kind of layer, to be moved by one."""
+
+    def __init__(self):
+        self.masks = {}
+
+
+_decoding = _Decoding()
 
 
 def attention_mask(
@@ -52,38 +58,40 @@ def attention_mask(
 
     With a sliding cache the keys start at position `kv_offset`; all positions here are counted from there. While
     decoding with a cache of fixed length the mask of the step before is moved, not built. Raises ValueError for a
-    2-D mask with holes.
+    2-D mask with holes, or with a row of no token, when a mask is built.
     """
-    left_pad = None
+    shape, left_pad = (batch_size, q_length, kv_length), None
+    # as a new tensor: the cache counts on in its own before the layer attends
+    q_offset = q_offset - kv_offset
+    # what was made in inference mode cannot be changed outside it
+    kind = (device, local_size, attention_mask is None, torch.is_inference_mode_enabled())
+    kept = None if q_length > 1 or torch.is_grad_enabled() else _decoding.masks.get(kind)
+    if kept is not None and (kept.batch, kept.q_len, kept.kv_len) != shape:
+        kept = None
     if attention_mask is not None:
         left_pad = attention_mask.to(torch.uint8).argmax(1)
-        if q_length > 1:
+        if kept is None or not attention_mask.is_cuda:
             _check_padding(attention_mask, left_pad)
         left_pad = (left_pad - kv_offset).clamp(min=0)
-    shape = (batch_size, q_length, kv_length)
-    # the cache counts on in its own tensor before the layer attends
-    q_offset = (q_offset.clone() if isinstance(q_offset, torch.Tensor) else q_offset) - kv_offset
-    if q_length > 1 or torch.is_grad_enabled():
-        return ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
-    # what was made in inference mode cannot be changed outside it
-    kind = repr((device, local_size, left_pad is None, torch.is_inference_mode_enabled()))
-    mask = vars(_decoding).get(kind)
-    if mask is not None and (mask.batch, mask.q_len, mask.kv_len) == shape:
-        mask.move(q_offset, left_pad)
-    else:
-        mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
-        vars(_decoding)[kind] = mask
+    if kept is not None:
+        kept.move(q_offset, left_pad)
+        return kept
+    mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
+    if q_length == 1 and not torch.is_grad_enabled():
+        _decoding.masks[kind] = mask
     return mask
 
 
 def _check_padding(attention_mask, left_pad):
-    """What is seen must be one piece: zeros, ones, and perhaps zeros on the right, which causal attention hides."""
+    """What is seen must be one piece; zeros after it are hidden by causality only as long as no token follows."""
     ones = attention_mask.sum(1)
     last = attention_mask.shape[1] - 1 - attention_mask.flip(1).to(torch.uint8).argmax(1)
-    if bool(((ones > 0) & (last - left_pad + 1 != ones)).any()):
+    if bool((ones == 0).any()):
+        raise ValueError(f"attention_mask {list(attention_mask.shape)} has a row without any token: leave it out")
+    if bool((last - left_pad + 1 != ones).any()):
         raise ValueError(
-            f"attention_mask {list(attention_mask.shape)} has holes: pad on one side, or give the model a dict of "
-            "AttentionMask with document_ids, one for 'full_attention' and one for 'sliding_attention'"
+            f"attention_mask {list(attention_mask.shape)} has holes: to generate, pad on the left; for packed rows "
+            "give the model a dict of AttentionMask with document_ids for 'full_attention' and 'sliding_attention'"
         )
 
 

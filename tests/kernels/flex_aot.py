@@ -43,7 +43,7 @@ namespace c10::impl { C10_REGISTER_GUARD_IMPL(CUDA, NoOpDeviceGuardImpl<DeviceTy
 BATCH, HEADS, KEY_HEADS, LENGTH, DIM = 2, 64, 8, 512, 64
 #: What `flex_attention` adds to a caller's options.
 STOCK = {
-    "BACKEND": "AUTO", "PRESCALE_QK": False, "ROWS_GUARANTEED_SAFE": False, "BLOCKS_ARE_CONTIGUOUS": False,
+    "PRESCALE_QK": False, "ROWS_GUARANTEED_SAFE": False, "BLOCKS_ARE_CONTIGUOUS": False,
     "WRITE_DQ": True, "OUTPUT_LOGSUMEXP": True, "OUTPUT_MAX": False,
 }  # fmt: skip
 
@@ -117,10 +117,11 @@ def compiled(source, capability, folder):
     }  # fmt: skip
 
 
-def cases(options, dtype):
-    """`(name, function, arguments)`: a sliding prefill, its gradient, a decoding step."""
+def cases(options, dtype, few):
+    """`(name, function, arguments)`: a sliding prefill, its gradient, a decoding step, and chunks of `few` queries.
+    options: a function of the number of queries."""
     like = lambda x: torch.empty(x.shape, dtype=x.dtype, device="cuda")  # noqa: E731
-    real = {q: AttentionMask(BATCH, q, LENGTH, window=128, q_offset=LENGTH - q) for q in (LENGTH, 1)}
+    real = {q: AttentionMask(BATCH, q, LENGTH, window=128, q_offset=LENGTH - q) for q in (LENGTH, 1, *few)}
     tables = {q: mask.block_mask().as_tuple() for q, mask in real.items()}
 
     def visible(row, head, query, key, *tensors):
@@ -145,17 +146,18 @@ def cases(options, dtype):
 
         def forward(q, k, v, *tensors):
             mask = (*tables[q.shape[2]], visible)
-            return forward_operator(q, k, v, score, mask, 0.125, options, (), tensors)
+            return forward_operator(q, k, v, score, mask, 0.125, options(q.shape[2]), (), tensors)
 
         def backward(q, k, v, output, lse, grad, grad_lse, *tensors):
             mask = (*tables[LENGTH], visible)
-            return backward_operator(
-                q, k, v, output, lse, grad, grad_lse, score_graph, joint_graph, mask, 0.125, options, (), tensors
-            )
+            graphs, last = (score_graph, joint_graph), (mask, 0.125, options(LENGTH), (), tensors)
+            return backward_operator(q, k, v, output, lse, grad, grad_lse, *graphs, *last)
 
         yield "forward", forward, (q, k, v, *tensors)
         yield "backward", backward, (q, k, v, q, lse, q, lse, *tensors)
         yield "decode", forward, (one, k, v, *tensors)
+        for queries in few:
+            yield f"{queries} queries", forward, (new(HEADS, queries), k, v, *tensors)
 
 
 def main(capability, dtype):
@@ -163,9 +165,11 @@ def main(capability, dtype):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         pretend(capability, folder)
-        own = kernel_options(capability)
-        for label, options in [("ours", STOCK | (own or {})), *([("PyTorch's", STOCK)] if own else [])]:
-            for name, function, arguments in cases(options, getattr(torch, dtype)):
+        chosen = {"ours": (lambda queries: STOCK | kernel_options(capability, queries), (2, 17, 40, 127))}
+        if capability < (8, 0):
+            chosen["PyTorch's"] = (lambda queries: STOCK, ())
+        for label, (options, few) in chosen.items():
+            for name, function, arguments in cases(options, getattr(torch, dtype), few):
                 row = compiled(written_kernel(function, arguments), capability, folder)
                 print(json.dumps({"kernel": name, "options": label} | row), flush=True)
 

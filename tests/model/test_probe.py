@@ -4,7 +4,7 @@ from transformers import GptOssConfig
 
 from helpers import UserError, layer_inputs, probe_layers, set_attention, sink_attention, synthetic_inputs
 from helpers.model.probe import COMPARED
-from tests.kernels.test_attention import BOUNDS
+from tests.kernels.attention import BOUNDS
 
 LIMITS = {"float32": (2e-6, 1e-5)} | {str(dtype).removeprefix("torch."): limits for dtype, limits in BOUNDS.items()}
 CONFIG = GptOssConfig(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=1)
