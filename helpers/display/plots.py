@@ -35,7 +35,7 @@ def plot_lines(panels, xlabel, ylabel):
     """Draw curves on logarithmic heights: `panels` is a list of (title, {label: (xs, ys)})."""
     figure, axes = _figure(len(panels), width=3.6)
     for axis, (title, lines) in zip(axes, panels):
-        for (label, (xs, ys)), colour in zip(lines.items(), (BAD, GOOD, THIRD, SOFT)):
+        for (label, (xs, ys)), colour in zip(lines.items(), (BAD, THIRD, GOOD, SOFT)):
             axis.plot(xs, ys, color=colour, label=label, lw=1.6, marker="o", ms=3)
         axis.set_yscale("log")
         axis.set_title(title, fontsize=9)

@@ -11,7 +11,7 @@ CONFIG = GptOssConfig(num_hidden_layers=2, num_attention_heads=8, num_key_value_
 
 
 def rounded_lse(q, k, v, sinks, mask, *, scale):
-    """As transformers' flex does it: the log-sum-exp goes through 16 bits before the sink is applied."""
+    """The log-sum-exp goes through 16 bits before the sink, in fp32, is applied."""
     none = torch.full_like(sinks, -1e4)
     output, lse = sink_attention(q, k, v, none, mask, scale=scale, backend="flex", return_lse=True)
     kept = torch.sigmoid(lse.to(q.dtype).float() - sinks[:, None])
