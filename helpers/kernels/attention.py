@@ -203,7 +203,7 @@ def _flex_cuda(q, k, v, mask, scale):
     from torch.nn.attention.flex_attention import AuxRequest
 
     options = kernel_options(torch.cuda.get_device_capability(q.device), mask.q_len)
-    output, extra = compiled_flex()(
+    output, extra = _compiled_flex()(
         q, k, v, block_mask=mask.block_mask(), scale=scale, enable_gqa=True, kernel_options=options,
         return_aux=AuxRequest(lse=True),
     )  # fmt: skip
@@ -211,14 +211,14 @@ def _flex_cuda(q, k, v, mask, scale):
 
 
 @cache
-def compiled_flex(backend="inductor"):
+def _compiled_flex():
     """`flex_attention`, compiled on first use and again for another dtype, for gradients, for a batch or length of one
     and once more when lengths begin to vary; offset, window and padding change nothing."""
     from torch.nn.attention.flex_attention import flex_attention
 
     # training, scoring, prefill and decoding are together more than PyTorch's default of 8
     more = {"recompile_limit": 64} if "recompile_limit" in inspect.signature(torch.compile).parameters else {}
-    return torch.compile(flex_attention, backend=backend, **more)
+    return torch.compile(flex_attention, **more)
 
 
 def kernel_options(capability, queries):

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.kernels.attention import compiled_flex, sink_attention
+from helpers.kernels.attention import sink_attention
 from helpers.kernels.masks import AttentionMask
 from tests.kernels.attention import SCALE, Regime, draw
 
@@ -138,10 +138,10 @@ class TestMoving:
     def test_nothing_is_compiled_again_over_a_thousand_steps(self):
         """Dynamo's guards are the same on every device; on a GPU a recompilation takes seconds, in each step."""
         from torch._dynamo.testing import CompileCounter
-        from torch.nn.attention.flex_attention import AuxRequest
+        from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
         counter = CompileCounter()
-        attend = compiled_flex(counter)
+        attend = torch.compile(flex_attention, backend=counter)
         mask = AttentionMask(2, 1, 1024, window=128, left_pad=torch.tensor([0, 9]), q_offset=10)
         blocks = mask.block_mask()
         (q, k, v, _), _ = draw(Regime(2, 1, 1024), 4, 2)
@@ -158,9 +158,10 @@ class TestMoving:
 
     def test_other_windows_and_padding_are_the_same_kernel(self):
         from torch._dynamo.testing import CompileCounter
+        from torch.nn.attention.flex_attention import flex_attention
 
         counter = CompileCounter()
-        attend = compiled_flex(counter)
+        attend = torch.compile(flex_attention, backend=counter)
         for regime in (Regime(2, 20, 20), Regime(2, 20, 20, window=3), Regime(2, 20, 20, window=5, pads=[0, 4])):
             (q, k, v, _), _ = draw(regime, 4, 2)
             with torch.no_grad():
