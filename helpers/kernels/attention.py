@@ -121,14 +121,13 @@ def _sdpa(q, k, v, sinks, mask, scale):
     dim, extra = q.shape[3], 8
     pieces = F.pad(_pieces(sinks.detach(), scale, q.dtype), (0, extra - 3)).reshape(1, -1, 1, extra)
     q = torch.cat([q, pieces.to(q.dtype).expand(*q.shape[:3], extra)], -1)
-    k, v = F.pad(k, (0, extra)), F.pad(v, (0, extra))
     if mask.plain:  # one dummy query in front of them shifts the triangle past the sink
-        output = _with_sink_key(F.pad(q, (0, 0, 1, 0)), k, v, None, scale, dim)[:, :, 1:]
+        output = _with_sink_key(F.pad(q, (0, 0, 1, 0)), k, v, None, scale)[:, :, 1:]
     elif mask.window and mask.q_len == mask.kv_len > 3 * mask.window:
-        output = _sliding(q, k, v, mask, scale, dim)
+        output = _sliding(q, k, v, mask, scale)
     else:
         visible = mask.derived("with sink key", lambda: _sink_visible(mask.dense()))
-        output = _with_sink_key(q, k, v, visible, scale, dim)
+        output = _with_sink_key(q, k, v, visible, scale)
     output, share = output[..., :dim], output[..., dim : dim + 1].detach()
     if not sinks.requires_grad:
         return output
@@ -153,10 +152,12 @@ def _sink_visible(visible):
     return F.pad(F.pad(visible, (1, 0), value=True), (0, -(visible.shape[-1] + 1) % 8))
 
 
-def _with_sink_key(q, k, v, visible, scale, dim):
-    """One fused call, the sink's key in front; visible: bool that broadcasts to the scores, None: causal."""
+def _with_sink_key(q, k, v, visible, scale):
+    """One fused call, k and v made as wide as q and the sink's key put in front; visible: bool that broadcasts to the
+    scores, None: causal."""
+    dim = k.shape[3]
     tail = 0 if visible is None else visible.shape[-1] - k.shape[2] - 1
-    k, v = F.pad(k, (0, 0, 1, tail)), F.pad(v, (0, 0, 1, tail))
+    k, v = (F.pad(x, (0, q.shape[3] - dim, 1, tail)) for x in (k, v))
     k[:, :, 0, dim : dim + 3] = SINK_KEY
     v[:, :, 0, dim] = SINK_VALUE
     if q.is_cuda:  # the memory-efficient kernel wants as many key heads as query heads
@@ -166,7 +167,7 @@ def _with_sink_key(q, k, v, visible, scale, dim):
     )
 
 
-def _sliding(q, k, v, mask, scale, dim):
+def _sliding(q, k, v, mask, scale):
     """A window's worth of queries at a time, which see that many keys and as many before them: linear in the length."""
     window = mask.window
     count = -(-mask.q_len // window)
@@ -177,7 +178,7 @@ def _sliding(q, k, v, mask, scale, dim):
         for x in (k, v)
     )
     visible = mask.derived("sliding", lambda: _sink_visible(_sliding_visible(mask, count)))
-    output = _with_sink_key(q, k, v, visible, scale, dim)
+    output = _with_sink_key(q, k, v, visible, scale)
     return output.unflatten(0, (mask.batch, count)).transpose(1, 2).flatten(2, 3)[:, :, : mask.q_len]
 
 

@@ -92,8 +92,9 @@ class AttentionMask:
     @property
     def plain(self):
         """Nothing but the causal triangle, and known to be so without asking the device."""
-        whole = isinstance(self.q_offset, int) and self.q_len == self.kv_len and not self.q_offset
-        return whole and self.left_pad is None is self.document_ids and (self.window or NO_WINDOW) >= self.kv_len
+        if self.left_pad is not None or self.document_ids is not None or not isinstance(self.q_offset, int):
+            return False
+        return self.q_len == self.kv_len <= (self.window or NO_WINDOW)
 
     def dense(self):
         """bool [batch, 1, q_len, kv_len], True where the key is visible."""
@@ -174,8 +175,7 @@ def _rule(q_offset, left_pad, window, document_ids):
 
 def _block_range(ids):
     """Lowest and highest id [batch, blocks] in each block of ids [batch, length]."""
-    blocks = torch.nn.functional.pad(ids, (0, -ids.shape[1] % BLOCK), mode="constant", value=0)
-    blocks = blocks.unflatten(1, (-1, BLOCK))
+    blocks = torch.nn.functional.pad(ids, (0, -ids.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
     real = torch.arange(blocks.shape[1] * BLOCK, device=ids.device).view(-1, BLOCK) < ids.shape[1]
     limits = torch.iinfo(ids.dtype)
     return blocks.where(real, limits.max).amin(-1), blocks.where(real, limits.min).amax(-1)

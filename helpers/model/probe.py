@@ -1,5 +1,6 @@
 """Two ways to compute attention on the same inputs of every layer: where they differ, and by how much."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -91,15 +92,13 @@ def probe_layers(inputs, attention, dtypes=(torch.float32, torch.bfloat16, torch
 
 
 def _both_ways(attention, tensors, layer, direction):
-    """`([output, dq, dk, dv, dsinks], largest |lse| or None)`."""
+    """`([output, dq, dk, dv, dsinks], largest |lse|, or None where `attention` gives none)`."""
     wide = torch.promote_types(tensors[0].dtype, torch.float32)  # sinks are fp32 in the model
     leaves = [x.detach().clone().requires_grad_() for x in (*tensors, layer.sinks.to(wide))]
+    if not callable(attention):
+        attention = partial(sink_attention, backend=attention, return_lse=attention == "eager")
     with torch.enable_grad():
-        if attention == "eager":
-            output, lse = sink_attention(*leaves, layer.mask, scale=layer.scale, backend="eager", return_lse=True)
-            lse = float(lse.detach()[lse.isfinite()].abs().max())
-        elif callable(attention):
-            output, lse = attention(*leaves, layer.mask, scale=layer.scale), None
-        else:
-            output, lse = sink_attention(*leaves, layer.mask, scale=layer.scale, backend=attention), None
-        return [output.detach(), *torch.autograd.grad((output * direction).sum(), leaves)], lse
+        result = attention(*leaves, layer.mask, scale=layer.scale)
+        output, lse = result if isinstance(result, tuple) else (result, None)
+        values = [output.detach(), *torch.autograd.grad((output * direction).sum(), leaves)]
+    return values, None if lse is None else float(lse.detach()[lse.isfinite()].abs().max())

@@ -10,7 +10,6 @@ compared with the definition; what does not run or fit is named.
 
 import argparse
 import json
-import statistics
 import warnings
 from functools import partial
 from types import SimpleNamespace
@@ -23,7 +22,7 @@ from helpers.display import text_table
 from helpers.kernels.attention import BACKENDS, sink_attention
 from helpers.kernels.masks import AttentionMask
 from helpers.runtime import GIB, first_line, hardware, versions, write_whole
-from tests.benchmarks.experts import measure
+from tests.benchmarks.timing import take_turns
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 DIM, WINDOW, ROWS = 64, 128, 8
@@ -115,17 +114,12 @@ def run(device, rounds, lengths):
                 step = both_ways if "backward" in regime else forward
                 tensors = draw(mask, device, step is both_ways)
                 functions, refused = checked(contestants(mask, device), tensors, scores_bytes(mask, device))
-                found = {name: [] for name in functions}
-                for _ in range(rounds + 1):
-                    for name, function in functions.items():
-                        found[name].append(measure(partial(step, function, tensors), device))
+                calls = {name: partial(step, function, tensors) for name, function in functions.items()}
                 kind = {"length": length, "layer": "sliding" if window else "full", "pass": regime}
-                for name, timed in found.items():
-                    seconds, peaks = zip(*timed[1:])  # the first round warms up
-                    cost = {"ms": 1e3 * statistics.median(seconds), "peak_MiB": max(peaks) / 2**20}
-                    rows.append(kind | {"attention": name} | cost)
-                rows += [kind | {"attention": name, "not_run": reason} for name, reason in refused.items()]
-                show(rows[-len(found) - len(refused) :])
+                costs = take_turns(calls, rounds, device) | {n: {"not_run": reason} for n, reason in refused.items()}
+                new = [kind | {"attention": name} | cost for name, cost in costs.items()]
+                show(new)
+                rows += new
     heads, key_heads, dtype = sizes(device)
     shape = {"heads": heads, "key_heads": key_heads, "head_dim": DIM, "window": WINDOW, "rows_decoding": ROWS}
     return {

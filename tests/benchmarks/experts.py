@@ -8,8 +8,6 @@ GPU 16 bits and gpt-oss-20b's own shapes. Every result is compared with eager's;
 
 import argparse
 import json
-import statistics
-import time
 from functools import partial
 
 import torch
@@ -20,7 +18,7 @@ from helpers.display import text_table
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.experts import PackedExperts
 from helpers.runtime import GIB, hardware, versions, write_whole
-from tests.process import restart_peak, status
+from tests.benchmarks.timing import take_turns
 
 TOKENS = (1, 8, 64, 1024)
 STOCK = ("eager", "grouped_mm", "batched_mm")
@@ -78,23 +76,6 @@ def both_ways(module, hidden, indices, weights):
     out.float().sum().backward()
 
 
-def measure(call, device):
-    """`(seconds, peak bytes beyond what was there)` of one call."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-    else:
-        before = status("VmRSS")
-        restart_peak()
-    started = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-        return time.perf_counter() - started, torch.cuda.max_memory_allocated() - before
-    return time.perf_counter() - started, max(0, status("VmHWM") - before)
-
-
 def compare(module, arguments, exact):
     """Relative distance of a module's result from `exact`; raises AssertionError beyond rounding."""
     error = float((forward(module, *arguments).float() - exact).norm() / exact.norm())
@@ -116,18 +97,9 @@ def run(device, rounds):
                 chosen.pop("batched_mm")
                 print(f"batched_mm at {tokens} tokens: not run, it would copy {size / GIB:.1f} GiB of weights")
             errors = {name: compare(module, arguments, exact) for name, module in chosen.items()}
-            found = {name: [] for name in chosen}
-            for _ in range(rounds + 1):
-                for name, module in chosen.items():
-                    found[name].append(measure(partial(step, module, *arguments), device))
-            for name, timed in found.items():
-                seconds, peaks = zip(*timed[1:])  # the first round warms up
-                rows.append(
-                    {
-                        "tokens": tokens, "pass": kind, "experts": name, "ms": 1e3 * statistics.median(seconds),
-                        "peak_MiB": max(peaks) / 2**20, "error": errors[name],
-                    }
-                )  # fmt: skip
+            calls = {name: partial(step, module, *arguments) for name, module in chosen.items()}
+            for name, cost in take_turns(calls, rounds, device).items():
+                rows.append({"tokens": tokens, "pass": kind, "experts": name} | cost | {"error": errors[name]})
     sizes = {"hidden": config.hidden_size, "inner": config.intermediate_size, "experts": 32, "top_k": 4}
     return {
         "hardware": hardware(),

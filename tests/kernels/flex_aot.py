@@ -120,7 +120,13 @@ def compiled(source, capability, folder):
 def cases(options, dtype, few):
     """`(name, function, arguments)`: a sliding prefill, its gradient, a decoding step, and chunks of `few` queries.
     options: a function of the number of queries."""
-    like = lambda x: torch.empty(x.shape, dtype=x.dtype, device="cuda")  # noqa: E731
+
+    def like(x):
+        return torch.empty(x.shape, dtype=x.dtype, device="cuda")
+
+    def new(heads, length):
+        return torch.empty(BATCH, heads, length, DIM, dtype=dtype, device="cuda")
+
     real = {q: AttentionMask(BATCH, q, LENGTH, window=128, q_offset=LENGTH - q) for q in (LENGTH, 1, *few)}
     tables = {q: mask.block_mask().as_tuple() for q, mask in real.items()}
 
@@ -133,7 +139,6 @@ def cases(options, dtype, few):
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         tables = {q: [like(x) if isinstance(x, torch.Tensor) else x for x in t[:-1]] for q, t in tables.items()}
         tensors = [like(x) for x in (real[1]._offset, real[1]._pad, real[1]._window)]
-        new = lambda heads, length: torch.empty(BATCH, heads, length, DIM, dtype=dtype, device="cuda")  # noqa: E731
         q, one, k, v = new(HEADS, LENGTH), new(HEADS, 1), new(KEY_HEADS, LENGTH), new(KEY_HEADS, LENGTH)
         lse, number, index = (
             torch.empty(shape, dtype=kind, device="cuda")
