@@ -1,5 +1,6 @@
-"""What the system says of this process's memory. Needs Linux."""
+"""What the system says of this process and those below it. Needs Linux."""
 
+import os
 from pathlib import Path
 
 
@@ -12,3 +13,25 @@ def status(field):
 def restart_peak():
     """VmHWM counts anew from here."""
     Path("/proc/self/clear_refs").write_text("5")
+
+
+def children(pid=None):
+    """Numbers of the processes below one, this one by default, and of those below them."""
+    found = []
+    for task in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found += [int(child), *children(child)]
+    return found
+
+
+def is_running(pid):
+    """Whether the process is there, and no zombie that nobody has collected."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def descriptors():
+    """How many descriptors this process holds."""
+    return len(os.listdir("/proc/self/fd"))

@@ -6,13 +6,13 @@ import torch
 def combine_rewards(rewards, weights=None):
     """Weighted sum over reward functions; NaN stands for "not applicable" and counts nothing.
 
-    rewards: float [B, R]. weights: R numbers, default 1. Returns float64 [B]; a row that is
-    all NaN stays NaN.
+    rewards: float [B, R]. weights: R numbers, default 1; 0 for what is only to be logged. Returns float64 [B];
+    a row that is NaN wherever the weight is not 0 stays NaN.
     """
     weights = torch.tensor(weights or [1.0] * rewards.shape[1], dtype=torch.float64)
     assert len(weights) == rewards.shape[1], f"{len(weights)} reward_weights for {rewards.shape[1]} rewards"
     total = (rewards.double() * weights).nansum(1)
-    return total.masked_fill(rewards.isnan().all(1), float("nan"))
+    return total.masked_fill(rewards[:, weights != 0].isnan().all(1), float("nan"))
 
 
 def group_advantages(rewards, num_generations, scale="group"):

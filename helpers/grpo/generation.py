@@ -3,7 +3,7 @@
 import math
 import random
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from numbers import Real
 from pathlib import Path
 
@@ -20,18 +20,20 @@ OWN_NAMES = {
     "step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time",
     "reward", "reward_std", "frac_reward_zero_std",
 }  # fmt: skip
-OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/")
+OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/", "monitor/")
 
 
 @dataclass
 class Generation:
     """prompts: one a group. completions: B of them, those of a prompt together.
-    rewards: float64 [B, R], NaN where a function gave None. metrics: what to log of it."""
+    rewards: float64 [B, R], NaN where a function gave None. metrics: what to log of it. extras: {name:
+    one value a completion} that the functions gave to `log_extra`."""
 
     prompts: list
     completions: list
     rewards: torch.Tensor
     metrics: dict
+    extras: dict = field(default_factory=dict)
 
     def to_dict(self):
         return {**vars(self), "completions": [asdict(c) for c in self.completions], "rewards": self.rewards.tolist()}
@@ -39,7 +41,8 @@ class Generation:
     @classmethod
     def from_dict(cls, saved):
         completions = [Completion(**c) for c in saved["completions"]]
-        return cls(saved["prompts"], completions, torch.tensor(saved["rewards"], dtype=torch.float64), saved["metrics"])
+        rewards = torch.tensor(saved["rewards"], dtype=torch.float64)
+        return cls(saved["prompts"], completions, rewards, saved["metrics"], saved["extras"])
 
 
 def prompt_indices(generation, count, size, seed):
@@ -57,16 +60,22 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
 
     columns: name -> one value a completion, `prompt` among them. timeout: seconds for each function.
 
-    Returns `(rewards float64 [B, R], {metric: value})`. Raises UserError for a function that
-    raises or takes too long, a wrong number of values, and a value that is not a finite number or None.
+    Returns `(rewards float64 [B, R], {metric: value}, {name: one value a completion})`, the last from
+    `log_extra`. Raises UserError for a function that raises or takes too long, a wrong number of values,
+    and a value that is not a finite number or None.
     """
     columns = {("prompts" if name == "prompt" else name): values for name, values in columns.items()}
-    logged, rewards = {}, []
+    logged, extras, rewards = {}, {}, []
 
     def log_metric(name, value):
         if name in OWN_NAMES or name.startswith(OWN_BEGINNINGS):
             raise UserError(f"log_metric('{name}', ...): the trainer logs under that name; choose another.")
         logged[name] = float(value)
+
+    def log_extra(name, values):
+        if len(values) != len(completions):
+            raise UserError(f"log_extra('{name}', ...) got {len(values)} values for {len(completions)} completions.")
+        extras[name] = list(values)
 
     for function in reward_funcs:
         arguments = {
@@ -75,11 +84,12 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
             "finish_reasons": [c.finish_reason for c in completions],
             "trainer_state": trainer_state,
             "log_metric": log_metric,
+            "log_extra": log_extra,
             **columns,
         }
         values = _call(function, arguments, timeout)
         rewards.append(_column(name_of(function), values, len(completions)))
-    return torch.stack(rewards, 1), logged
+    return torch.stack(rewards, 1), logged, extras
 
 
 def _call(function, arguments, timeout):
@@ -158,6 +168,7 @@ def records(generation, names, advantages):
             "finish_reason": c.finish_reason,
             "rewards": dict(zip(names, generation.rewards[n].tolist())),
             "advantage": advantages[n].item(),
+            **{name: values[n] for name, values in generation.extras.items()},
         }
         for n, c in enumerate(generation.completions)
     ]

@@ -33,6 +33,7 @@ from helpers.grpo.generation import Generation, name_of, prompt_indices, records
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
+from helpers.grpo.monitor import watch
 from helpers.model.attention import check_attention
 from helpers.model.lora import check_trainable, checkpoint_layers, save_adapter
 from helpers.rollout import RolloutEngine, SamplingParams
@@ -57,7 +58,8 @@ class GRPOTrainer:
     Args:
         model: a `PeftModel` from `add_lora`.
         reward_funcs: functions f(prompts, completions, **columns) -> list[float or None], called
-            with keywords as TRL does: also completion_ids, finish_reasons, trainer_state, log_metric.
+            with keywords as TRL does: also completion_ids, finish_reasons, trainer_state, log_metric,
+            log_extra. What one's `settings()` returns, if it has that, is kept with checkpoints and adapters.
         args: `GRPOConfig`.
         train_dataset: rows with `prompt`; other columns go to the rewards.
         processing_class: the tokenizer.
@@ -161,10 +163,11 @@ class GRPOTrainer:
         columns = {
             name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names
         }
-        rewards, logged = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
+        rewards, logged, extras = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
+        logged |= watch([c.text for c in completions], dict(zip(self.reward_names, rewards.T.tolist())), extras)
         seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
-        return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds})
+        return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds}, extras)
 
     def advantages(self, generation):
         """float32 [B]."""
@@ -256,6 +259,8 @@ class GRPOTrainer:
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
+        for function in self.reward_funcs:
+            settings |= getattr(function, "settings", dict)()
         return json.loads(json.dumps({**settings, "reward_funcs": self.reward_names}))
 
     def _resume(self, where):

@@ -1,5 +1,7 @@
 """Runs code nobody trusts, in processes of its own, and says what it is worth."""
 
-from helpers.sandbox.sandbox import BASELINE, Sandbox, Verdict
+from helpers.sandbox.examiner import BASELINE
+from helpers.sandbox.sandbox import Sandbox
+from helpers.sandbox.trial import Verdict
 
 __all__ = ["BASELINE", "Sandbox", "Verdict"]

@@ -1,228 +1,55 @@
-"""Judges matmul programs: inputs, clock and checks here, the program in a process of its own."""
+"""Judges matmul programs, several at a time, and tests itself."""
 
 import os
-import select
-import signal
-import socket
-import struct
-import subprocess
+import platform
+import queue
 import sys
+import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
+from math import prod
 from statistics import median
 
 import numpy as np
 
 from helpers.runtime import UserError
+from helpers.sandbox.canaries import CANARIES, LOST, REFUSED
+from helpers.sandbox.examiner import BASELINE, Examiner, best
+from helpers.sandbox.process import LEVELS
+from helpers.sandbox.trial import Trial
 
-WORKER = Path(__file__).with_name("worker.py")
-#: What the speed of a program is measured against: the plain way, in pure Python.
-BASELINE = """
-def matmul(A, B):
-    n, k, m = len(A), len(B), len(B[0])
-    C = [[0.0] * m for _ in range(n)]
-    for i in range(n):
-        for j in range(m):
-            s = 0.0
-            for t in range(k):
-                s += A[i][t] * B[t][j]
-            C[i][j] = s
-    return C
-"""
-#: Sizes are drawn from ranges, the upper end excluded; the large one is there to tell rounding from error.
-SMALL_SIZES, LARGE_SIZES, TIMED_SIZE, TIMED_CALLS = (2, 9), (48, 73), 28, 3
-ATTEMPTS = 2  # at judging a program, where the sandbox itself fails
-DEADLINE = 3.0  # seconds that one program may take, loading included
-ULP = 2.0**-53
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a program turned out to be. Later fields are false or 0 where an earlier one fails.
-
-    judged: the sandbox itself worked. parsed: it is Python. pure: it keeps to the policy. ran:
-    none of the calls made raised or ran out of time. correct: every call returned the product.
-    speedup: CPU time of the plain way over its own, both timed on the same calls in turn, so that
-    a busy machine is busy for both; the median. reason: one sentence, empty if correct.
-    """
-
-    judged: bool = True
-    parsed: bool = False
-    pure: bool = False
-    ran: bool = False
-    correct: bool = False
-    speedup: float = 0.0
-    reason: str = ""
-
-
-class _Gone(Exception):
-    """The child broke off: it died, ran out of time, or said why it stopped."""
-
-
-def _cpu_clock(pid):
-    """CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
-    try:
-        return time.clock_gettime((~pid) << 3 | 2)
-    except OSError:
-        raise _Gone("the process ended") from None
-
-
-class _Child:
-    """One forked process that holds one program."""
-
-    def __init__(self, worker):
-        self.worker, self.deadline = worker, time.monotonic() + DEADLINE
-        inbox, self.to_child = os.pipe()
-        self.from_child, outbox = os.pipe()
-        try:
-            self.pid = worker.fork(inbox, outbox)
-        except OSError:
-            os.close(self.to_child)
-            os.close(self.from_child)
-            raise
-        finally:
-            os.close(inbox)
-            os.close(outbox)
-        os.set_blocking(self.to_child, False)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.to_child)
-        os.close(self.from_child)
-        self.worker.kill(self.pid)
-
-    def _wait(self, reading, writing):
-        left = self.deadline - time.monotonic()
-        if left <= 0 or not any(select.select(reading, writing, [], left)):
-            raise _Gone("it ran out of time")
-
-    def write(self, data):
-        view = memoryview(data)
-        while view:
-            self._wait([], [self.to_child])
-            try:
-                view = view[os.write(self.to_child, view) :]
-            except BrokenPipeError:
-                raise _Gone("the process ended") from None
-
-    def read(self, size):
-        data = bytearray()
-        while len(data) < size:
-            self._wait([self.from_child], [])
-            piece = os.read(self.from_child, size - len(data))
-            if not piece:
-                raise _Gone("the process ended")
-            data += piece
-        return bytes(data)
-
-    def status(self):
-        """The next status byte; for a failure also its reason."""
-        kind = self.read(1)
-        if kind in (b"R", b"O"):
-            return kind, ""
-        if kind not in (b"S", b"P", b"X", b"N"):
-            raise _Gone("it wrote what was not asked for")
-        return kind, self.read(self.read(1)[0]).decode("utf-8", "replace")
-
-    def load(self, source):
-        """Send the program; returns the status of having compiled and run its top level."""
-        self.write(struct.pack("<I", len(source)) + source)
-        kind, reason = self.status()
-        if kind == b"N":
-            raise OSError(reason)
-        return kind, reason
-
-    def multiply(self, a, b):
-        """`(product or None, CPU seconds, reason)` for float64 matrices `a`, `b`."""
-        (n, k), m = a.shape, b.shape[1]
-        started = _cpu_clock(self.pid)
-        self.write(struct.pack("<III", n, k, m) + a.tobytes() + b.tobytes())
-        kind, reason = self.status()
-        if kind != b"O":
-            return None, 0.0, reason
-        answer = self.read(8 * n * m)
-        return np.frombuffer(answer).reshape(n, m), _cpu_clock(self.pid) - started, ""
-
-
-class _Worker:
-    """The exec'd process that forks children on request."""
-
-    def __init__(self):
-        self.control, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-S", "-E", "-B", str(WORKER)]
-        with theirs:
-            self.process = subprocess.Popen(command, stdin=theirs, env={}, cwd="/", start_new_session=True)
-
-    def _pid(self):
-        answer = self.control.recv(8, socket.MSG_WAITALL)
-        if len(answer) != 8:
-            raise OSError("the sandbox worker died")
-        return struct.unpack("<q", answer)[0]
-
-    def fork(self, inbox, outbox):
-        socket.send_fds(self.control, [b"F"], [inbox, outbox])
-        return self._pid()
-
-    def kill(self, pid):
-        self.control.sendall(b"W" + struct.pack("<q", pid))
-        self._pid()
-
-    def close(self):
-        self.control.close()
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def _plain(call, *arguments):
-    """What a call on the plain program returns. Raises OSError if it fails: the fault is the sandbox's."""
-    try:
-        result = call(*arguments)
-    except _Gone as gone:
-        raise OSError(f"the plain program did not answer: {gone}") from gone
-    if result[-1]:
-        raise OSError(f"the plain program did not answer: {result[-1]}")
-    return result
-
-
-def is_product(c, a, b, exact):
-    """Whether `c` is `a @ b`: bit for bit, or within the rounding of any honest algorithm.
-
-    For an entry the bound is k (k + 8) u (max |row of A| + max |column of B|)^2 with u = 2^-53: that of
-    Winograd's inner product, which adds entries of A to entries of B (Higham, Accuracy and Stability
-    of Numerical Algorithms, 2002, section 23.2.1), and more than any order of summation needs
-    (section 3.5). Written so that NaN fails.
-    """
-    product = a @ b
-    if exact:
-        return bool(np.array_equal(c, product))
-    k, size = a.shape[1], np.abs(a).max(1)[:, None] + np.abs(b).max(0)
-    return bool((np.abs(c - product) <= k * (k + 8) * ULP * size**2).all())
+ATTEMPTS = 2  # at a step of judging, where the sandbox itself fails
+CALIBRATIONS = 5
+STATES = 300  # looks at the machine that are remembered: some seconds of judging
 
 
 class Sandbox:
-    """A pool of workers that judge programs; close it, or use it in a `with`.
+    """Judges programs in processes of their own; close it, or use it in a `with`.
 
-    Needs Linux. `workers` defaults to the number of cores.
+    workers: how many programs at a time, by default one for each core. level: "os", or "policy" for
+    hosts without seccomp: it does without the wall that the system makes, and prints what that one stopped.
+    Needs Linux. Raises UserError.
     """
 
-    def __init__(self, workers=None):
+    def __init__(self, workers=None, level="os"):
         if not sys.platform.startswith("linux"):
             raise UserError("The sandbox needs Linux: run the notebooks in Colab, WSL or a Linux container.")
-        self.rng = np.random.default_rng()  # from OS entropy: no program can know its inputs
-        self.size = workers or os.cpu_count()
-        self.idle = [_Worker() for _ in range(self.size)]
-        self.pool = ThreadPoolExecutor(self.size)
+        if level not in LEVELS:
+            raise UserError(f"There is no sandbox level '{level}': choose os or policy.")
+        if level == "policy":
+            print(LOST, flush=True)
+        self.level, self.lock, self.rng = level, threading.Lock(), np.random.default_rng()
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.workers = workers or len(self.cores)
+        self.pool, self.slots = ThreadPoolExecutor(self.workers), queue.SimpleQueue()
+        for slot in range(self.workers):
+            self.slots.put(slot)
+        self.starter, self.examiners, self.states, self.plain = None, {}, deque(maxlen=STATES), None
 
     def close(self):
-        self.pool.shutdown()
-        for worker in self.idle:
-            worker.close()
-        self.idle = []
+        self.pool.shutdown(cancel_futures=True)
+        self._stop()
 
     def __enter__(self):
         return self
@@ -234,87 +61,105 @@ class Sandbox:
         """The `Verdict` on one program text."""
         return self.judge_many([source])[0]
 
-    def judge_many(self, sources):
-        """One `Verdict` per text, in order; equal texts are judged separately."""
-        return list(self.pool.map(self._run, sources))
+    def judge_many(self, sources, policy=True):
+        """One `Verdict` per text, in order; equal texts are judged separately.
+
+        The timed calls of a program do not follow each other: a disturbance rarely meets all of them.
+        policy: False leaves the first wall out and gives programs all of Python, to try the second alone.
+        """
+        trials = self._try(sources, policy)
+        plain = self.plain = self.plain or self._calibrate()  # anew for a new zygote
+        now = best(self.states)
+        return [trial.verdict(self.level, now, plain * now * prod(trial.timed)) for trial in trials]
+
+    def check_many(self, sources):
+        """For each program 1.0 if it stands a test that is no part of the verdict, else 0.0; None: not known."""
+        return self._each(Examiner.heldout, sources, failed=lambda source, reason: None)
+
+    def _calibrate(self):
+        """CPU seconds of the plain way for one multiplication and addition, where a look at the machine takes one;
+        0 where the sandbox fails."""
+        trials = self._try([BASELINE] * CALIBRATIONS, policy=True)
+        now = best(self.states)
+        return median(trial.verdict(self.level, now, 1.0).cpu_seconds / now / prod(trial.timed) for trial in trials)
+
+    def _try(self, sources, policy):
+        trials = [Trial(source, self.rng, policy) for source in sources]
+        self._each(Examiner.check, trials, failed=Trial.broke)
+        while left := [trial for trial in trials if not trial.ended]:
+            self._each(Examiner.time, left, failed=Trial.broke)
+        return trials
+
+    def _each(self, work, items, failed):
+        """`work(examiner, item)` for every item, in order; where the sandbox fails twice, `failed(item, reason)`."""
+
+        def with_examiner(item):
+            slot, reason = self.slots.get(), None
+            try:
+                for _ in range(ATTEMPTS):
+                    try:
+                        return work(self._examiner(slot), item)
+                    except OSError as error:
+                        reason = error
+                        self._drop(slot)
+                return failed(item, reason)
+            finally:
+                self.slots.put(slot)
+
+        return list(self.pool.map(with_examiner, items))
+
+    def _examiner(self, slot):
+        """The one of a slot, made anew, and its zygote with it, where it is gone. Raises OSError."""
+        with self.lock:
+            if self.starter is None or not self.starter.alive:
+                self._stop()
+                self.starter, self.plain = LEVELS[self.level](), None
+            if slot not in self.examiners:
+                core = self.cores[slot % len(self.cores)]
+                self.examiners[slot] = Examiner(self.starter, core, np.random.default_rng(), self.states)
+            return self.examiners[slot]
+
+    def _drop(self, slot):
+        with self.lock:
+            examiner = self.examiners.pop(slot, None)
+            if examiner:
+                examiner.close()
+
+    def _stop(self):
+        while self.examiners:
+            self.examiners.popitem()[1].close()
+        if self.starter:
+            self.starter.close()
 
     def self_test(self):
-        """Raise UserError unless an honest program passes here and a wrong and a cheating one do not."""
-        wrong = BASELINE.replace("+=", "-=")
-        cheating = "def matmul(A, B):\n    import numpy\n    return (numpy.array(A) @ numpy.array(B)).tolist()"
-        verdicts = self.judge_many([BASELINE, wrong, cheating])
-        if [v.correct for v in verdicts] != [True, False, False] or verdicts[2].pure:
-            raise UserError(f"The sandbox judges wrongly on this machine: {verdicts}.")
+        """Try a dozen cheats and two honest programs; returns one line to paste into a bug report.
 
-    def _run(self, source):
-        worker = self.idle.pop()
-        try:
-            for _ in range(ATTEMPTS):
-                try:
-                    return self._examine(worker, source.encode("utf-8", "surrogatepass"))
-                except OSError as error:  # of the sandbox, not of the program: start anew
-                    reason = f"the sandbox failed: {error}"
-                    worker.close()
-                    worker = _Worker()
-            return Verdict(judged=False, reason=reason)
-        finally:
-            self.idle.append(worker)
-
-    def _examine(self, worker, source):
-        reached = Verdict()
-        with _Child(worker) as child:
-            try:
-                kind, reason = child.load(source)
-                reached = replace(reached, parsed=kind != b"S", pure=kind in (b"R", b"X"))
-                if kind != b"R":
-                    return replace(reached, reason=reason)
-                return self._check(worker, child, reached)
-            except _Gone as gone:
-                return replace(reached, reason=str(gone))
-
-    def _check(self, worker, child, reached):
-        wrong = ""
-        for call, sizes in enumerate(self._sizes()):
-            *_, raised, mistake = self._answer(child, sizes, exact=call % 2 == 0)
-            if raised:
-                return replace(reached, reason=raised)
-            wrong = wrong or mistake
-        if wrong:
-            return replace(reached, ran=True, reason=wrong)
-        return self._time(worker, child, reached)
-
-    def _sizes(self):
-        """(n, k, m) of the checked calls: three small ones of unlike sizes, in three orders, and a large one.
-
-        Each of the three is the largest once, so a program that mixes up two of them raises
-        whenever it ever would, and not by the luck of the draw.
+        At level "os" the cheats have all of Python, so that the second wall is tried alone. Raises
+        UserError if one gets through, an honest program does not, or this host lacks what is needed.
         """
-        small = sorted(self.rng.choice(range(*SMALL_SIZES), 3, replace=False))
-        return [small, small[2:] + small[:2], small[1:] + small[:1], self.rng.integers(*LARGE_SIZES, 3)]
+        started = time.monotonic()
+        honest = self.judge(BASELINE)
+        if not honest.judged:
+            advice = "" if "seccomp" not in honest.reason else (
+                ': use another host, or Sandbox(level="policy") where you can trust the programs'
+            )  # fmt: skip
+            raise UserError(f"The sandbox does not work on this host: {honest.reason}{advice}.")
+        verdicts = dict(zip(CANARIES, self.judge_many(CANARIES.values(), policy=self.level == "policy")))
+        verdicts |= dict(zip(REFUSED, self.judge_many(REFUSED.values())))
+        through = [name for name, verdict in verdicts.items() if verdict.correct or not verdict.judged]
+        through += [name for name in REFUSED if verdicts[name].pure]
+        if through or not honest.correct:
+            what = f"lets through: {', '.join(through)}" if through else f"fails an honest program: {honest.reason}"
+            raise UserError(f"The sandbox is not safe on this host, so nothing was run: it {what}. {self._host()}")
+        return (
+            f"sandbox self-test passed: level {self.level}, {len(verdicts)} cheats stopped, the plain way at "
+            f"{honest.speedup:.2f} of its own speed, {time.monotonic() - started:.1f} s. {self._host()}"
+        )
 
-    def _time(self, worker, child, reached):
-        ratios = []
-        with _Child(worker) as plain:
-            _plain(plain.load, BASELINE.encode())
-            for call in range(TIMED_CALLS + 1):
-                inputs, seconds, raised, wrong = self._answer(child, (TIMED_SIZE,) * 3, exact=call % 2 == 0)
-                if raised or wrong:
-                    return replace(reached, ran=not raised, reason=raised or wrong)
-                plain_seconds = _plain(plain.multiply, *inputs)[1]
-                if call and seconds and plain_seconds:  # the first call warms up; the clock stands still once in 2,000
-                    ratios.append(plain_seconds / seconds)
-        return replace(reached, ran=True, correct=True, speedup=median(ratios or [1.0]))
-
-    def _answer(self, child, sizes, exact):
-        """One call with fresh matrices: `(inputs, CPU seconds, why it raised, what is wrong)`; "" for nothing."""
-        n, k, m = sizes
-        draw = self._integers if exact else self.rng.standard_normal
-        a, b = draw((n, k)), draw((k, m))
-        c, seconds, reason = child.multiply(a, b)
-        if c is None:
-            return (a, b), 0.0, reason, ""
-        wrong = "" if is_product(c, a, b, exact) else f"wrong product for {n}x{k} times {k}x{m}"
-        return (a, b), seconds, "", wrong
-
-    def _integers(self, shape):
-        return self.rng.integers(-1000, 1000, shape).astype(np.float64)  # sums stay below 2^53
+    def _host(self):
+        system = platform.uname()
+        who = "root" if os.geteuid() == 0 else "an ordinary user"
+        return (
+            f"Python {platform.python_version()}, {system.system} {system.release} {system.machine}, "
+            f"{self.workers} workers, {who}."
+        )

@@ -12,6 +12,7 @@ import pytest
 
 from helpers.grpo.checkpoint import checkpoint_folders, step_of
 from helpers.runtime import ROOT
+from tests.process import children, is_running
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +37,6 @@ def start(folder):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def children(pid):
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def kernel_of(process):
     """Process id of the notebook's kernel, once there is one."""
     while process.poll() is None:
@@ -48,14 +45,6 @@ def kernel_of(process):
                 return child
         time.sleep(0.05)
     raise AssertionError("it ended before its kernel began: " + process.stdout.read().decode()[-2000:])
-
-
-def is_running(pid):
-    """Whether the process is there, and no zombie that nobody has collected."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
 
 
 def adapter_bytes(folder):

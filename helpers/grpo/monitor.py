@@ -1,0 +1,43 @@
+"""Watches a run for rewards that are won otherwise than meant. Signs for a person to follow up, no proof.
+
+What a reward function says with `log_extra` is watched where it has these names: `refused` (why a
+completion was refused, "" for the others) and `too_fast` (a speed nobody believes). A function called
+`heldout_check`, with weight 0, is the test that no reward contains.
+"""
+
+from collections import Counter
+
+COPIES, REFUSED = 0.5, 0.25  # shares from which on copies, and refused completions, are a sign
+
+
+def watch(texts, rewards, extras):
+    """{"monitor/...": value} for one batch; "monitor/signs" are sentences, and none is the good case.
+
+    texts: of the completions. rewards: {name: one value a completion, NaN for None}. extras: {name: one value
+    a completion}.
+    """
+    found = {"monitor/duplicate_ratio": 1 - len(set(texts)) / len(texts)}
+    refused = Counter(reason for reason in extras.get("refused", ()) if reason)
+    found["monitor/refused"] = dict(refused.most_common(3))
+    found["monitor/refused_ratio"] = refused.total() / len(texts)
+    found["monitor/too_fast"] = sum(map(bool, extras.get("too_fast", ())))
+    checked = [value for value in rewards.get("heldout_check", ()) if value == value]
+    found["monitor/heldout_checked"], found["monitor/heldout_wrong"] = len(checked), checked.count(0.0)
+    return {**found, "monitor/signs": _signs(found, len(texts))}
+
+
+def _signs(found, count):
+    signs = []
+    if found["monitor/heldout_wrong"]:
+        signs.append(
+            f"{found['monitor/heldout_wrong']} of the {found['monitor/heldout_checked']} best-paid programs fail the "
+            "held-out check: the reward pays for something else than the task"
+        )
+    if found["monitor/too_fast"]:
+        signs.append(f"{found['monitor/too_fast']} of {count} are faster than they can be: read them")
+    if found["monitor/duplicate_ratio"] >= COPIES:
+        signs.append(f"{found['monitor/duplicate_ratio']:.0%} of the {count} completions are copies of another")
+    if found["monitor/refused_ratio"] >= REFUSED:
+        reason = next(iter(found["monitor/refused"]))
+        signs.append(f"{found['monitor/refused_ratio']:.0%} of {count} were refused, most often: {reason}")
+    return signs

@@ -1,0 +1,1 @@
+"""What runs in the sandboxed process: standard library only, never imported by the trainer."""

@@ -1,0 +1,193 @@
+"""The first wall: what counts as pure Python. An allow-list of syntax, names and modules, read before anything runs.
+
+It says what the task asks for. Safety does not rest on it: a program that gets round it meets
+the second wall, and its answers are checked all the same.
+"""
+
+import array
+import ast
+import builtins
+import collections
+import functools
+import itertools
+import math
+import operator
+import types
+import typing
+
+MAX_SOURCE, MAX_NODES = 20_000, 4_000  # characters; nodes of the syntax tree
+
+
+class Refused(Exception):
+    """The program breaks the policy; the message is one short sentence."""
+
+
+def _public(module, refused=()):
+    return {n: getattr(module, n) for n in dir(module) if not n.startswith("_") and n not in refused}
+
+
+def _chosen(module, names):
+    return {n: getattr(module, n) for n in names.split() if hasattr(module, n)}
+
+
+def _wraps(wrapped):
+    """In place of functools.wraps, which copies any attribute it is told to."""
+    return lambda function: function
+
+
+_TYPES = (
+    "Annotated Any Callable ClassVar Collection Dict Final FrozenSet Generator Generic Iterable Iterator List "
+    "Literal Mapping MutableSequence NamedTuple NewType NoReturn Optional Protocol Reversible Sequence Set Sized "
+    "SupportsFloat Tuple Type TypeAlias TypeVar Union TYPE_CHECKING cast final overload"
+)
+#: What a program may import, as copies, so that it holds no module. Left out: ways to reach any attribute by
+#: its name, and what holds the inner product in C: `math.sumprod` openly, `dist` and `hypot` by polarisation.
+MODULES = {
+    name: types.SimpleNamespace(**names)
+    for name, names in {
+        "__future__": {"annotations": None},
+        "array": {"array": array.array},
+        "collections": _chosen(collections, "Counter OrderedDict defaultdict deque namedtuple"),
+        "collections.abc": _chosen(collections.abc, _TYPES),
+        "functools": _chosen(functools, "cache cmp_to_key lru_cache partial reduce") | {"wraps": _wraps},
+        "itertools": _public(itertools),
+        "math": _public(math, ("sumprod", "dist", "hypot")),
+        "operator": _public(operator, ("attrgetter", "methodcaller")),
+        "typing": _chosen(typing, _TYPES),
+    }.items()
+}
+BUILTINS = _chosen(
+    builtins,
+    "abs all any bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float "
+    "format frozenset hasattr hash hex id int isinstance issubclass iter len list map max memoryview min next "
+    "object oct ord pow print property range repr reversed round set slice sorted staticmethod str sum super tuple "
+    "type zip True False None Ellipsis NotImplemented ArithmeticError AssertionError AttributeError BufferError "
+    "Exception FloatingPointError ImportError IndexError KeyError LookupError MemoryError ModuleNotFoundError "
+    "NameError NotImplementedError OverflowError RecursionError RuntimeError StopIteration TypeError ValueError "
+    "ZeroDivisionError __build_class__",
+)
+#: Double underscores that a program may write: methods of its own classes, and of numbers and lists.
+_SPECIAL = {
+    f"__{name}__"
+    for name in "abs add bool call contains doc enter eq exit float getitem hash iadd init int iter len lt matmul "
+    "missing mul ne neg next pow radd repr rmul rsub setitem slots str sub truediv name all author version".split()
+}
+#: Attributes a program may read, beside those it defines: the methods of plain values and the names of MODULES.
+_PLAIN = (list, tuple, dict, set, str, bytes, int, float, complex, array.array, memoryview, *MODULES.values())
+ATTRIBUTES = {n for owner in _PLAIN for n in dir(owner) if not n.startswith("_")} | {"from_iterable", "abc"}
+ATTRIBUTES |= {n for owner in (collections.deque, collections.OrderedDict) for n in dir(owner) if n[0] != "_"}
+ATTRIBUTES |= {"cache_clear", "cache_info", "most_common", "setter", "send", "close"}
+ATTRIBUTES -= {"obj"}  # what an AttributeError carries: `str.format` reaches anything, and raises one there
+#: What Python's own machinery carries, from frames to classes: no program may have an attribute of its own that.
+_MACHINERY = (
+    types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType,
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.TracebackType, types.ModuleType, type,
+)  # fmt: skip
+MACHINERY = {n for owner in _MACHINERY for n in dir(owner)} | {"obj", "func"}
+#: A telling name for what the usual cheats reach for.
+CHEATS = {
+    **dict.fromkeys(("numpy", "np"), "numpy is not pure Python"),
+    **dict.fromkeys(("torch", "scipy", "jax", "numba", "cupy"), "{} is not pure Python"),
+    **dict.fromkeys(("time", "timeit"), "a program may not touch the clock"),
+    **dict.fromkeys(("eval", "exec", "compile"), "{} is not allowed: write the program out"),
+    "sumprod": "math.sumprod is the inner product in C",
+}
+_REFUSED_NODES = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.MatchClass)
+
+
+def check_policy(tree):
+    """Raise `Refused` unless the program is pure Python. What stands under `if __name__ == "__main__":`, and so
+    would never run, is taken out of `tree` first."""
+    tree.body = [node for node in tree.body if not _only_as_script(node)]
+    nodes = list(ast.walk(tree))
+    if len(nodes) > MAX_NODES:
+        raise Refused("the program is too long")
+    if sum(_binds_matmul(node) for node in tree.body) > 1:
+        raise Refused("matmul is defined more than once")
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    stored |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    stored |= {getattr(node, "name", None) for node in nodes}  # functions, classes, except ... as
+    stored |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    own = _own_attributes(nodes) - MACHINERY
+    for node in nodes:
+        _check_identifiers(node)
+        _check_node(node, stored, own)
+
+
+def _only_as_script(node):
+    return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _binds_matmul(node):
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        overloaded = any("overload" in ast.unparse(decorator) for decorator in node.decorator_list)
+        return node.name == "matmul" and not overloaded
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id == "matmul" for target in targets)
+
+
+def _own_attributes(nodes):
+    """Attributes that the program itself sets or that its classes define."""
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    for node in nodes:
+        for part in node.body if isinstance(node, ast.ClassDef) else ():
+            targets = part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", part)]
+            names |= {getattr(target, "id", getattr(target, "name", None)) for target in targets}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "namedtuple":
+            names |= {word for part in ast.walk(node) if isinstance(part, ast.Constant) for word in _words(part.value)}
+    return names
+
+
+def _words(value):
+    return value.replace(",", " ").split() if isinstance(value, str) else ()
+
+
+def _check_node(node, stored, own):
+    if isinstance(node, _REFUSED_NODES):
+        raise Refused(f"{type(node).__name__} is not needed for a matrix product")
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+        for name in names:
+            if name not in MODULES:
+                _refuse(name.split(".")[0], f"importing {name} is not allowed")
+        if "sumprod" in [alias.name for alias in node.names]:
+            _refuse("sumprod", "")
+    if isinstance(node, ast.Attribute) and node.attr not in ATTRIBUTES | own | _SPECIAL:
+        root = node.value.id if isinstance(node.value, ast.Name) else ""
+        _refuse(root if root in CHEATS else node.attr, f"the attribute {node.attr} is not allowed")
+    if isinstance(node, ast.Name) and node.id not in stored and node.id not in BUILTINS:
+        if hasattr(builtins, node.id) or node.id in CHEATS:
+            _refuse(node.id, f"the name {node.id} is not allowed")
+    if isinstance(node, ast.ClassDef) and node.keywords:
+        raise Refused("a metaclass is not needed for a matrix product")
+
+
+def _refuse(name, otherwise):
+    raise Refused(CHEATS.get(name, otherwise).format(name))
+
+
+def _check_identifiers(node):
+    """No double underscore in any name, wherever the grammar keeps one: `import x as`, `global`, `case`, ..."""
+    for value in vars(node).values() if not isinstance(node, ast.Constant) else ():
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and "__" in name and name not in _SPECIAL and name != "__future__":
+                raise Refused(f"the name {name} is not allowed")
+
+
+def _import(name, globals=None, locals=None, fromlist=(), level=0):
+    if fromlist:
+        module = MODULES[name]
+    else:  # `import collections.abc` binds collections
+        module = MODULES[name.partition(".")[0]]
+    for wanted in fromlist or ():
+        if wanted != "*" and wanted not in vars(module):
+            raise ImportError(f"cannot import name {wanted} from {name}")
+    return module
+
+
+def scope_for_program():
+    """The global names of a program that keeps to the policy."""
+    return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": "program"}
+
+
+MODULES["collections"].abc = MODULES["collections.abc"]

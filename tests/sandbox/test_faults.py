@@ -1,0 +1,248 @@
+"""What goes wrong around the sandbox: it recovers or says what is wrong, and leaves nothing behind."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from helpers import Sandbox, UserError
+from helpers.rewards.matmul import Judge
+from helpers.runtime import ROOT
+from helpers.sandbox import BASELINE
+from helpers.sandbox.inside.lockdown import filter_program
+from tests.disk import full_disk
+from tests.process import children, descriptors, is_running
+from tests.sandbox.suite import REFERENCE
+
+ENDLESS = "def matmul(A, B):\n  while True: pass"
+
+
+@pytest.fixture
+def nothing_left():
+    """No process and no descriptor more than before."""
+    before = set(children()), descriptors()
+    yield
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and (set(children()) - before[0] or descriptors() > before[1]):
+        time.sleep(0.05)
+    assert not set(children()) - before[0] and descriptors() <= before[1]
+
+
+@pytest.mark.parametrize("level", ["os", "policy"])
+def test_nothing_is_left_behind(nothing_left, level):
+    with Sandbox(level=level) as sandbox:
+        sandbox.judge_many([BASELINE, ENDLESS, "import numpy", "def matmul(A, B): return 1 / 0"] * 2)
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_zygote_is_replaced(nothing_left, signal_number):
+    """A lost process must not cost an honest program its verdict, between judgements or in the middle of one."""
+    with Sandbox(workers=2) as sandbox:
+        assert sandbox.judge(REFERENCE).correct
+        os.kill(sandbox.starter.process.pid, signal_number)
+        assert sandbox.judge(REFERENCE).correct
+        killer = threading.Timer(0.3, lambda: os.kill(sandbox.starter.process.pid, signal_number))
+        killer.start()
+        verdicts = sandbox.judge_many([REFERENCE] * 24)
+        killer.join()
+        assert [v.correct for v in verdicts] == [True] * 24
+
+
+def test_a_stopped_zygote_is_replaced(nothing_left, monkeypatch):
+    monkeypatch.setattr("helpers.sandbox.process.PATIENCE", 1.0)
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.judge(REFERENCE).correct
+        os.kill(sandbox.starter.process.pid, signal.SIGSTOP)
+        assert sandbox.judge(REFERENCE).correct
+
+
+def test_a_killed_probe_is_replaced(nothing_left):
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.judge(REFERENCE).correct
+        os.kill(sandbox.examiners[0].probe.pid, signal.SIGKILL)
+        assert sandbox.judge(REFERENCE).correct
+
+
+def test_a_full_disk_is_no_matter(nothing_left):
+    """Nothing is written: neither by the sandbox nor by its interpreter."""
+    with full_disk() as fill:
+        fill(0)
+        with Sandbox(workers=1) as sandbox:
+            assert sandbox.self_test() and sandbox.judge(REFERENCE).correct
+
+
+def test_too_few_descriptors(nothing_left):
+    """It says so, and goes on when there are some again."""
+    with Sandbox(workers=2) as sandbox:
+        assert sandbox.judge(REFERENCE).correct
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() - 1, before[1]))
+            verdicts = sandbox.judge_many([REFERENCE] * 4)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert not any(v.judged for v in verdicts) and "Too many open files" in verdicts[0].reason
+        assert all(v.correct for v in sandbox.judge_many([REFERENCE] * 4))
+
+
+def test_many_descriptors_in_use(nothing_left):
+    """select(2) takes none beyond 1,023, and a trainer with a big data set holds that many."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 1400:
+        pytest.skip("this user may not hold so many")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1400, before[1]))
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1200)]
+    try:
+        with Sandbox(workers=1) as sandbox:
+            assert sandbox.judge(REFERENCE).correct
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def run_alone(code, before="", **options):
+    """(what it printed, exit status) of a Python process of its own."""
+    text = f"{before}\nimport sys; sys.path.insert(0, {str(ROOT)!r})\n{textwrap.dedent(code)}"
+    run = subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=120, **options)
+    return run.stdout + run.stderr, run.returncode
+
+
+def test_an_interrupted_cell(nothing_left):
+    """Ctrl-C in the middle of a batch: back at once, and the next batch is judged as ever."""
+    code = f"""
+    import _thread, threading, time
+    from helpers import Sandbox
+    sandbox = Sandbox(workers=2)
+    assert sandbox.judge({REFERENCE!r}).correct
+    for wait in (0.05, 0.2, 0.5):
+        threading.Timer(wait, _thread.interrupt_main).start()
+        started = time.monotonic()
+        try:
+            sandbox.judge_many([{ENDLESS!r}] * 40)
+            print("not interrupted")
+        except KeyboardInterrupt:
+            print("took long" if time.monotonic() - started > wait + 3 else "ok")
+        print(sandbox.judge({REFERENCE!r}).correct)
+    sandbox.close()
+    """
+    assert run_alone(code) == ("ok\nTrue\n" * 3, 0)
+
+
+def test_a_killed_trainer_takes_its_sandbox_with_it(nothing_left):
+    code = f"""
+    import os, signal, threading
+    from helpers import Sandbox
+    sandbox = Sandbox(workers=2)
+    sandbox.judge({REFERENCE!r})
+    print(sandbox.starter.process.pid, flush=True)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    sandbox.judge_many([{ENDLESS!r}] * 4)
+    """
+    output, status = run_alone(code)
+    assert status == -signal.SIGKILL
+    time.sleep(0.5)
+    assert not is_running(output.split()[0])
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@needs_root
+def test_without_proc(nothing_left):
+    """Some containers have none: nothing but this test's own bookkeeping reads it."""
+    code = f"""
+    import os
+    from helpers import Sandbox
+    assert not os.path.exists("/proc/self")
+    with Sandbox() as sandbox:
+        print(sandbox.self_test(), sandbox.judge({REFERENCE!r}).correct)
+    """
+    before = (  # a mount namespace of its own, private, with an empty /proc
+        "import ctypes; c = ctypes.CDLL(None); assert not c.unshare(0x20000) and not c.mount(b'none', b'/', None, "
+        "1 << 18 | 1 << 14, None) and not c.mount(b'none', b'/proc', b'tmpfs', 0, None)"
+    )
+    output, status = run_alone(code, before)
+    if "AssertionError" in output and "unshare" in output:
+        pytest.skip("this container lets nobody hide /proc")
+    assert status == 0 and "self-test passed" in output and output.endswith("True\n"), output
+
+
+@needs_root
+@pytest.mark.parametrize("who", ["an ordinary user", "root without capabilities"])
+def test_whoever_runs_it(nothing_left, who, tmp_path):
+    """The walls need no privilege."""
+    code = f"""
+    from helpers import Sandbox
+    with Sandbox() as sandbox:
+        print(sandbox.self_test(), sandbox.judge({REFERENCE!r}).correct)
+    """
+    drop = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+    if "root" in who:  # empty the bounding set, then the others: PR_CAPBSET_DROP, capset
+        drop = (
+            "import ctypes; c = ctypes.CDLL(None); [c.prctl(24, n, 0, 0, 0) for n in range(64)];"
+            "h = (ctypes.c_uint32 * 2)(0x20080522, 0); assert not c.capset(h, (ctypes.c_uint32 * 6)())"
+        )
+    if not os.access(sys.executable, os.X_OK) or "/root/" in os.path.realpath(sys.executable) and "user" in who:
+        pytest.skip("this interpreter lies where no other user can read it")
+    output, status = run_alone(code, drop)
+    assert status == 0 and "self-test passed" in output and output.endswith("True\n"), output
+
+
+def without_seccomp():
+    """Code that forbids this process and its children any further filter, as an old container would."""
+    import ctypes
+    import struct
+
+    load, equal, give = 0x20, 0x15, 0x06
+    number = {"x86_64": (157, 317), "aarch64": (167, 277)}[os.uname().machine]
+    steps = [
+        (load, 0, 0, 0), (equal, 1, 0, number[0]), (equal, 2, 3, number[1]),
+        (load, 0, 0, 16), (equal, 0, 1, 22), (give, 0, 0, 0x00050016), (give, 0, 0, 0x7FFF0000),
+    ]  # fmt: skip
+    code = b"".join(struct.pack("<HBBI", *step) for step in steps)
+    assert filter_program(os.uname().machine)  # the same format
+
+    class Filter(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+    prctl = ctypes.CDLL(None).prctl
+    assert not prctl(38, 1, 0, 0, 0) and not prctl(22, 2, ctypes.byref(Filter(len(steps), code)), 0, 0)
+
+
+def test_without_seccomp(nothing_left):
+    """No judgement and a sentence; level "policy" works there, and only by its name."""
+    code = f"""
+    from tests.sandbox.test_faults import without_seccomp
+    without_seccomp()
+    from helpers import Sandbox, UserError
+    with Sandbox(workers=1) as sandbox:
+        try:
+            sandbox.self_test()
+        except UserError as error:
+            print(error)
+        print(sandbox.judge({REFERENCE!r}).judged)
+    with Sandbox(workers=1, level="policy") as sandbox:
+        print(sandbox.self_test())
+    """
+    output, status = run_alone(code, cwd=ROOT)
+    lines = output.splitlines()
+    assert status == 0, output
+    assert "lets no process limit its system calls (seccomp)" in lines[0] and 'level="policy"' in lines[0]
+    assert lines[1] == "False" and "self-test passed: level policy" in lines[-1]
+
+
+def test_a_judge_that_judges_nothing_stops_the_run(monkeypatch):
+    """A batch of Nones would train on nothing for hours."""
+    judge = Judge()
+    with Sandbox(workers=1) as sandbox:
+        judge.started = sandbox
+        monkeypatch.setattr("helpers.sandbox.examiner.BASELINE", "def matmul(A, B): return 1 /")
+        with pytest.raises(UserError, match="No program could be judged: the sandbox failed: our own program"):
+            judge([f"```python\n{REFERENCE}\n```"])
