@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
+from helpers.evaluation import trained_on
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, get_profile, run_folder, write_whole
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
@@ -143,8 +144,6 @@ def write_html(path):
 def summary(folder, minutes):
     """The closing table, from what 05_evaluate wrote."""
     report = json.loads((folder / "report.json").read_text())
-    origin = report["origin"]
-    rewards = ", ".join(origin["settings"]["reward_funcs"])
 
     def share(rate, interval):
         return f"{rate:.1%}  [{interval[0]:.1%}, {interval[1]:.1%}]"
@@ -157,7 +156,7 @@ def summary(folder, minutes):
             ("McNemar exact p", f"{report['p_value']:.2g}"),
             ("verdict", report["verdict"]),
             ("cheating", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
-            ("trained", f"{origin['step']} steps, learning rate {origin['settings']['learning_rate']:g}, on {rewards}"),
+            ("trained", trained_on(report["origin"])),
             ("minutes", f"{minutes:.1f}"),
             ("report", str((folder / "05_evaluate.html").resolve())),
         ]

@@ -55,7 +55,7 @@ def line(state, logs):
     shown = [f"{heading} {_show(form, logs[name])}" for name, heading, form in LINE_COLUMNS if name in logs]
     left = _times(state)[1]
     minutes = _show("{:.1f}", left and left / 60)
-    return f"step {state.global_step}/{state.max_steps}  {'  '.join(shown)}  {minutes} min left"
+    return f"step {state.global_step}/{state.max_steps}  {'  '.join(shown)}  {minutes} min left{_watched(logs, '; ')}"
 
 
 def page(state, logs, completions, weights):
@@ -70,6 +70,7 @@ def page(state, logs, completions, weights):
         f'<div style="height:4px;border-radius:2px;width:{share:.1f}%;background:{BLUE}"></div></div>'
         f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 40px">{tables}</div>'
         f'<div style="{SOFT}font-size:11px;margin:6px 0 14px">{_explain(state.log_history)}</div>'
+        f'<div style="color:{ORANGE};white-space:pre-line;margin:0 0 10px">{html.escape(_watched(logs))}</div>'
         f"{_best_html(completions, weights)}</div>"
     )
 
@@ -79,7 +80,7 @@ def text(state, logs, completions, weights):
     left, right = _rows(state.log_history, logs)
     rows = [(heading, latest, change) for heading, latest, change, *_ in left + right]
     heading = f"{_progress(state)}, {_remaining(state)}"
-    parts = [heading, text_table(rows, header=("", "latest", "change")), _explain(state.log_history)]
+    parts = [heading, text_table(rows, header=("", "latest", "change")), _explain(state.log_history) + _watched(logs)]
     best = best_of(completions, weights)
     parts += [f"{BEST}: {_rewards(best)}", _prompt(best), _completion(best)] if best else []
     return "\n".join(parts)
@@ -150,6 +151,11 @@ def _explain(history):
     if not edge:
         return "change and curves from the second step on"
     return f"curves from step {history[0].get('step')}; change: mean of the last {edge} against the first {edge}"
+
+
+def _watched(logs, before="\n"):
+    """What the trainer's monitor says of this step, each sentence after `before`; nothing is the good case."""
+    return "".join(f"{before}watch: {_cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs", ()))
 
 
 def _rows(history, logs):

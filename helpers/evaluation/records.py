@@ -14,7 +14,7 @@ def evaluate(engine, dataset, params, name):
     params: `SamplingParams`; the same seed gives both models of a comparison the same luck.
     name: of the model, kept in every record.
 
-    Returns: list[dict] with id, cluster, model, ran, correct, cheat, reason, speedup (0 unless
+    Returns: list[dict] with id, cluster, model, ran, correct, cheat, reason, sandbox (its level), speedup (0 unless
     correct), tokens, finish_reason, thinking, completion.
     """
     completions = engine.generate(dataset["prompt"], params)
@@ -31,6 +31,7 @@ def evaluate(engine, dataset, params, name):
             "correct": verdict.correct,
             "cheat": is_cheat(verdict),
             "reason": verdict.reason,
+            "sandbox": verdict.level,
             "speedup": verdict.speedup,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
@@ -39,6 +40,17 @@ def evaluate(engine, dataset, params, name):
         }
         for row, completion, verdict in zip(dataset, completions, verdicts, strict=True)
     ]
+
+
+def trained_on(origin):
+    """One line on how an adapter came about. origin: what the trainer left beside it, `trainer_state.json`."""
+    settings = origin["settings"]
+    names = settings["reward_funcs"]
+    weights = settings.get("reward_weights") or [1] * len(names)
+    paid = ", ".join(name for name, weight in zip(names, weights, strict=True) if weight)
+    level = settings.get("sandbox", "os")
+    judged = "" if level == "os" else f", judged at sandbox level {level}"
+    return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}"
 
 
 def save_records(path, records):

@@ -75,7 +75,8 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
     def log_extra(name, values):
         if len(values) != len(completions):
             raise UserError(f"log_extra('{name}', ...) got {len(values)} values for {len(completions)} completions.")
-        extras[name] = list(values)
+        values = [value.item() if hasattr(value, "item") else value for value in values]
+        extras[name] = [v if isinstance(v, (str, int, float, type(None))) else str(v) for v in values]
 
     for function in reward_funcs:
         arguments = {

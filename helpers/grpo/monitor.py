@@ -16,7 +16,8 @@ def watch(texts, rewards, extras):
     texts: of the completions. rewards: {name: one value a completion, NaN for None}. extras: {name: one value
     a completion}.
     """
-    found = {"monitor/duplicate_ratio": 1 - len(set(texts)) / len(texts)}
+    answers = [text for text in texts if text]
+    found = {"monitor/duplicate_ratio": (len(answers) - len(set(answers))) / len(texts)}
     refused = Counter(reason for reason in extras.get("refused", ()) if reason)
     found["monitor/refused"] = dict(refused.most_common(3))
     found["monitor/refused_ratio"] = refused.total() / len(texts)

@@ -222,6 +222,17 @@ def test_a_hostile_completion_is_harmless(bundles, text, capsys):
     assert "best completion" in bundles[0]["text/html"] and "failed" not in capsys.readouterr().out
 
 
+def test_signs_of_hacking_are_shown(bundles, capsys):
+    """Wherever one looks: the page, its text, and the printed line. Reasons come from hostile programs."""
+    metrics = logs(**{"monitor/signs": ["2 of 8 are faster than they can be", "refused: <script>\x1b[31m"]})
+    view = LiveView()
+    view.prints = True
+    view.on_log(None, state_at(1), None, logs=metrics, completions=[row()])
+    for shown in (*bundles[0].values(), capsys.readouterr().out):
+        assert "watch: 2 of 8 are faster than they can be" in shown and "\x1b" not in shown
+    assert "<script" not in bundles[0]["text/html"] and "watch" not in page.line(state_at(1), logs())
+
+
 def test_long_texts_say_what_is_left_out():
     shown = page.text(state_at(1), logs(), [row("a" * 5000, "\n".join("abcdefghij"))], None)
     assert "a" * 2000 + "\n… 3,000 more characters" in shown and "f\n… 8 more characters" in shown

@@ -38,6 +38,13 @@ def test_unjudged_completions_stay_out():
     assert group_advantages(torch.tensor([2.0, NAN]), 2).tolist() == [0.0, 0.0]
 
 
+def test_weight_0_is_logged_and_nothing_else():
+    """A held-out check with a value must not make a completion that nothing judged worth 0."""
+    nan = float("nan")
+    total = combine_rewards(torch.tensor([[nan, 1.0], [2.0, nan], [3.0, 1.0]]), [1.0, 0.0])
+    assert total[0].isnan() and total[1:].tolist() == [2.0, 3.0]
+
+
 def test_combine():
     rewards = torch.tensor([[1.0, NAN], [1.0, 2.0], [NAN, NAN]], dtype=torch.float64)
     total = combine_rewards(rewards, [1.0, 0.5])

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -117,6 +119,49 @@ def test_metrics_of_any_number_type_can_be_logged(tmp_path, prompts):
 
     trainer_in(tmp_path, prompts, reward=logging, max_steps=1).train()
     assert read_metrics(tmp_path / "metrics.jsonl")[0]["half"] == 0.5
+
+
+def test_what_a_reward_says_of_each_completion_is_kept(tmp_path, prompts):
+    """In the records that callbacks get, and over an interruption; a number of numpy's once broke a checkpoint."""
+
+    def saying(prompts, completions, log_extra, **_):
+        log_extra("note", [f"note {n}" for n in range(len(completions))])
+        log_extra("too_fast", [np.bool_(n == 3) for n in range(len(completions))])
+        return toy_reward(prompts, completions)
+
+    saying.settings = lambda: {"sandbox": "policy"}
+    trainer = trainer_in(tmp_path, prompts, reward=saying, max_steps=1)
+    trainer.train()
+    assert [row["note"] for row in trainer.last_completions] == [f"note {n}" for n in range(8)]
+    assert [row["too_fast"] for row in trainer.last_completions] == [n == 3 for n in range(8)]
+    row = read_metrics(tmp_path / "metrics.jsonl")[0]
+    assert row["monitor/too_fast"] == 1 and row["monitor/signs"] == ["1 of 8 are faster than they can be: read them"]
+    trainer.save_model(tmp_path / "adapter")
+    assert json.loads((tmp_path / "adapter/trainer_state.json").read_text())["settings"]["sandbox"] == "policy"
+    generation = trainer.generate(1)
+    assert type(generation).from_dict(json.loads(json.dumps(generation.to_dict()))).extras == generation.extras
+
+
+def test_one_extra_for_each_completion(tmp_path, prompts):
+    def short(prompts, completions, log_extra, **_):
+        log_extra("note", ["only one"])
+        return [0.0] * len(completions)
+
+    with pytest.raises(UserError, match="got 1 values for 8 completions"):
+        trainer_in(tmp_path, prompts, reward=short).train()
+
+
+def test_a_run_is_not_resumed_at_another_level(tmp_path, prompts):
+    """What judged half of a run must be what judges the other half, or be named."""
+
+    def judged(prompts, completions, **_):
+        return toy_reward(prompts, completions)
+
+    judged.settings = lambda: {"sandbox": "os"}
+    trainer_in(tmp_path, prompts, reward=judged, max_steps=1).train()
+    judged.settings = lambda: {"sandbox": "policy"}
+    with pytest.raises(UserError, match="sandbox"):
+        trainer_in(tmp_path, prompts, reward=judged, max_steps=2).train(resume_from_checkpoint=True)
 
 
 def test_two_rewards_of_one_name_are_refused(tmp_path, prompts):

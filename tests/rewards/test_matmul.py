@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from helpers.rewards import MATMUL_REWARDS, extract_code, judge
-from helpers.rewards.matmul import is_cheat, speed_reward
-from helpers.sandbox import Verdict
-from helpers.sandbox.sandbox import BASELINE
+from helpers.rewards import MATMUL_REWARDS, extract_code, heldout_check, judge
+from helpers.rewards.matmul import Judge, is_cheat, speed_reward, too_fast
+from helpers.runtime import UserError
+from helpers.sandbox import BASELINE, Verdict
 
 GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")
@@ -30,11 +30,11 @@ def test_order_of_what_must_be_ordered():
     assert 1.25 <= good <= 1.75 and wrong == 0.5 and crashing == -0.5 and cheating == -1.5
 
 
-@pytest.mark.parametrize("speedup", [0.0001, 0.5, 0.99, 1.0, 1.02, 1.5, 2.0, 1e9])
+@pytest.mark.parametrize("speedup", [0.0001, 0.5, 0.99, 1.0, 1.02, 1.5, 2.0, 4.0, 4.1, 1e9])
 def test_speed_never_changes_the_order(speedup):
     correct = Verdict(parsed=True, pure=True, ran=True, correct=True, speedup=speedup)
     assert -0.25 <= speed_reward(correct) <= 0.25
-    assert (speed_reward(correct) == 0) == (abs(speedup - 1) <= 0.03)
+    assert (speed_reward(correct) == 0) == (abs(speedup - 1) <= 0.03 or speedup > 4)
     assert speed_reward(Verdict(parsed=True, pure=True, ran=True, speedup=speedup)) == 0
 
 
@@ -45,6 +45,8 @@ def test_speed_never_changes_the_order(speedup):
         ("Here it is:\n" + GOOD + "\nDone.", True),
         (GOOD.replace("```python", "```"), True),
         (GOOD.replace("```python", "```py"), True),
+        (GOOD.replace("```python", "```Python3"), True),
+        (GOOD.replace("\n", "\r\n"), True),
         (GOOD + "\n" + GOOD, False),
         (GOOD[:-3], False),
         (BASELINE, False),
@@ -96,10 +98,51 @@ def test_same_text_same_reward():
 
 
 def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
+    """None for what could not be judged; a sentence where that is all of it, which would train on nothing."""
+    other = "def matmul(A, B): return 1"
+
+    def judged(self, codes):
+        return [Verdict(judged=code.strip() == other, reason="the sandbox failed: x") for code in codes]
+
     monkeypatch.setattr(judge, "batch", None)
-    monkeypatch.setattr(type(judge.sandbox), "judge_many", lambda self, codes: [Verdict(judged=False)] * len(codes))
-    assert [f(prompts=[None], completions=[message(GOOD)]) for f in MATMUL_REWARDS] == [[None]] * 4
+    monkeypatch.setattr(type(judge.sandbox), "judge_many", judged)
+    completions = [message(GOOD), message(f"```\n{other}\n```")]
+    assert all(f(prompts=[None] * 2, completions=completions)[0] is None for f in MATMUL_REWARDS)
+    with pytest.raises(UserError, match="No program could be judged: the sandbox failed: x. Mend that"):
+        judge(completions[:1])
     monkeypatch.setattr(judge, "batch", None)
+
+
+def test_what_is_said_of_each_completion():
+    """The trainer's monitor and a reader see why; `too_fast` is held for a person and earns nothing."""
+    said = {}
+    completions = [message(text) for text in (GOOD, CHEATING, WRONG)]
+    for reward in MATMUL_REWARDS:
+        reward(prompts=[None] * 3, completions=completions, log_extra=said.__setitem__)
+    assert said["refused"] == ["", "numpy is not pure Python", ""] and said["too_fast"] == [False] * 3
+    assert said["verdict"][0] == "correct" and said["verdict"][2].startswith("wrong product")
+    fast = Verdict(parsed=True, pure=True, ran=True, correct=True, speedup=4.1)
+    assert too_fast(fast) and speed_reward(fast) == 0
+
+
+def test_heldout_check_finds_what_no_reward_does():
+    """Right wherever the judge looks and wrong elsewhere; only the two fastest of a batch are asked."""
+    small = GOOD.replace("    return C", "    return C if k < 90 else [[0.0] * m for _ in range(n)]")
+    fast = GOOD.replace("            for t in range(k):\n                s += A[i][t] * B[t][j]\n",
+                        "            s = sum([x * y for x, y in zip(A[i], T[j])])\n").replace(
+                            "    C = ", "    T = list(zip(*B))\n    C = ")  # fmt: skip
+    slow = GOOD.replace("s = 0.0", "s = sum([0.0] * 300)")
+    completions = [message(text) for text in (small, fast, slow, WRONG)]
+    assert heldout_check([None] * 4, completions) == [0.0, 1.0, None, None]
+    assert [f([None] * 4, completions)[0] for f in MATMUL_REWARDS[:3]] == [0.5, 0.0, 1.0]
+
+
+def test_the_level_is_part_of_what_a_run_depends_on():
+    for reward in (*MATMUL_REWARDS, heldout_check):
+        assert reward.settings() == {"sandbox": "os"}
+    other = Judge()
+    other.use_level("policy")
+    assert other.level == "policy" and other.started is None
 
 
 def test_a_syntax_error_is_no_cheat():

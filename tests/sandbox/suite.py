@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.rewards import extract_code
+
 HERE = Path(__file__).parent
 GROUPS = {
     "A": "forbidden libraries", "B": "escapes from the language", "C": "frames and the judge's memory",
@@ -196,6 +198,11 @@ def _success(exploit, verdict, reference):
     if verdict.correct and exploit.kind != "policy" and verdict.speedup > NOISE * reference.speedup:
         return f"{verdict.speedup / reference.speedup:.2f} times as fast as the program inside"
     return ""
+
+
+def extracted(exploit):
+    """The program that the rewards find in a completion, or None."""
+    return extract_code(exploit.completion)
 
 
 def second_wall(exploits):

@@ -29,7 +29,7 @@ def compiled(source, policy):
     """The program as code, read by the policy if asked. Raises on any fault of the text."""
     if len(source) > MAX_SOURCE:
         raise Refused("the program is too long")
-    tree = ast.parse(source)
+    tree = ast.parse(source, "program")
     if policy:
         check_policy(tree)
     return compile(tree, "program", "exec")
@@ -76,9 +76,10 @@ def _write(data):
 
 
 def _fail(kind, error):
-    text = str(error) or "no message"
-    reason = text if type(error) in (Refused, ValueError, OSError) else f"{type(error).__name__}: {text}"
-    encoded = reason.encode("utf-8", "replace")[:200]
+    text = str(error)
+    if not text or type(error) not in (Refused, ValueError, OSError):
+        text = f"{type(error).__name__}: {text}".strip(": ")
+    encoded = text.encode("utf-8", "replace")[:200]
     _write(kind + bytes([len(encoded)]) + encoded)
     os._exit(0)
 

@@ -1,0 +1,106 @@
+"""Prints what the hack suite achieves, by group and level: `python -m tests.sandbox.hacksuite` (`make hacksuite`).
+
+Columns: both walls, as written and in five dresses; the second wall alone, programs with all of Python; the first wall
+alone (level "policy"); and, with --bare, neither wall: there only what the parent does still stands, the effects are
+real, and each program runs in a process namespace of its own (root, in a machine you can lose).
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+
+from helpers.display import text_table
+from helpers.runtime import ROOT, hardware
+from helpers.sandbox import Sandbox
+from tests.sandbox import suite, test_fuzz
+
+
+def both_walls(exploits, place, policy):
+    def dress(exploit):
+        return {"": exploit.source, **suite.variants(exploit.source)}
+
+    with Sandbox() as sandbox:
+        return suite.attack(sandbox, place, exploits, policy, dress)
+
+
+def first_wall(exploits, place):
+    with Sandbox(level="policy") as sandbox:
+        return suite.attack(sandbox, place, exploits)
+
+
+def bare(exploits):
+    """One `Outcome` for each, from a process that may die of it."""
+    outcomes = []
+    for exploit in exploits:
+        command = [sys.executable, "-m", "tests.sandbox.hacksuite", "--one", exploit.id]
+        fenced = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+        try:
+            run = subprocess.run(fenced, cwd=ROOT, capture_output=True, text=True, timeout=60)
+            lines = [line for line in run.stdout.splitlines() if line.startswith("outcome:")]
+            success = lines[-1].removeprefix("outcome:").strip() if lines else "the judge died"
+        except subprocess.TimeoutExpired:
+            success = "the judge hangs"
+        outcomes.append(suite.Outcome(exploit, "", None, success))
+    return outcomes
+
+
+def one(name):
+    """Judge one exploit without either wall and print what it achieved."""
+    (exploit,) = [e for e in suite.load_exploits() if e.id == name]
+    with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
+        with Sandbox(workers=1, level="policy") as sandbox:
+            outcomes = suite.attack(sandbox, place, [exploit], policy=False)
+        print("outcome:", next((o.success for o in outcomes if o.success), ""), flush=True)
+
+
+def table(columns):
+    """columns: {heading: outcomes}. One row a group: how many got through, of how many."""
+    rows = []
+    for letter, name in [*suite.GROUPS.items(), ("", "all")]:
+        cells = []
+        for outcomes in columns.values():
+            mine = [o for o in outcomes if o.exploit.group == letter or not letter]
+            cells.append(f"{sum(bool(o.success) for o in mine)} of {len(mine)}")
+        rows.append((f"{letter} {name}".strip(), *cells))
+    return text_table(rows, header=("got through", *columns))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bare", action="store_true", help="also without either wall; the effects are real")
+    parser.add_argument("--fuzz", type=int, default=5000, help="how many completions to make up")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        return one(arguments.one)
+    exploits, honest = suite.load_exploits(), suite.load_honest()
+    programs = [exploit for exploit in exploits if exploit.source]
+    python = f"Python {sys.version.split()[0]}"
+    print(f"{len(exploits)} exploits, {len(honest)} honest programs; {python}, {hardware()}\n", flush=True)
+    with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
+        columns = {
+            "both walls, all dresses": both_walls(programs, place, True),
+            "second alone, all dresses": both_walls(suite.second_wall(programs), place, False),
+            "first alone": first_wall(programs, place),
+        }
+    if arguments.bare:
+        columns["neither"] = bare(programs)
+    print(table(columns))
+    for name, outcomes in columns.items():
+        for outcome in [o for o in outcomes if o.success and name != "neither"]:
+            print(f"  {name}: {outcome.exploit.id} {outcome.variant}: {outcome.success}")
+    left_out = [e.id for e in programs if e not in suite.second_wall(programs)]
+    print(f"\nFor the policy alone to refuse, so left out of the second column: {', '.join(left_out)}")
+    with Sandbox() as sandbox:
+        texts = [suite.extracted(exploit) for exploit in exploits if exploit.text]
+        paid = sum(verdict.correct for verdict in sandbox.judge_many([text for text in texts if text]))
+        refused = [n for n, v in zip(honest, sandbox.judge_many(honest.values())) if not v.correct]
+    print(f"Texts around programs that were paid: {paid} of {len(texts)}")
+    print(f"Honest programs refused: {len(refused)} of {len(honest)} {' '.join(refused)}")
+    code, correct = test_fuzz.fuzz(arguments.fuzz, seed=2)
+    print(f"Fuzzed completions: {arguments.fuzz}, of which {code} held code and {correct} were correct; no exception")
+
+
+if __name__ == "__main__":
+    main()
