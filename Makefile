@@ -17,7 +17,7 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-py bench-gpu lint tiny release clean
+.PHONY: help run test test-slow test-py hacksuite bench-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 	  count=$$($$venv/bin/python -m pytest --collect-only $(TESTS_PY) | grep -c ::) || true; \
 	  [ "$$count" -ge $(LEAST_PY) ] || { \
 	    echo "Only $$count tests were found and there must be $(LEAST_PY): see to TESTS_PY in the Makefile." >&2; exit 1; }; done
+
+hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
+	@$(VENV)/bin/python -m tests.sandbox.hacksuite
 
 bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings, results under tests/benchmarks
 	@$(PYTHON) -m pytest tests/gpu -s

@@ -8,7 +8,7 @@ from helpers.sandbox.process import Gone
 from helpers.sandbox.products import draw_sizes
 
 TIMED_CALLS, MOST_TIMED_CALLS = 3, 7
-AGREE = 1.08  # two timings that are no further apart say the same
+AGREE = 1.05  # two timings that are no further apart say the same
 CLEAN = 1.2  # a machine no slower than that, against its best of late, is left alone: disturbed, it is slower by half
 SLOW = 4  # a program that takes that many times as long as the plain way is timed once
 

@@ -100,7 +100,7 @@ FAULTS = [
     ),
     ("02-34", "model/attention.py", 'return "it has no sinks"', "return None", "FlashAttention 2 may train"),
     (
-        "03-07",
+        "03-18",
         "sandbox/products.py",
         "return bool((np.abs(c - product) <= _rounding(a, b)).all())",
         "return not bool((np.abs(c - product) > _rounding(a, b)).any())",
@@ -110,8 +110,8 @@ FAULTS = [
         "03-07",
         "sandbox/inside/lockdown.py",
         '"write": 1, "mmap": 9,',
-        '"write": 1, "socket": 41, "close": 3, "mmap": 9,',
-        "sockets pass the filter",
+        '"write": 1, "kill": 62, "getppid": 110, "mmap": 9,',
+        "signals pass the filter",
     ),
     (
         "03-10",
