@@ -20,6 +20,7 @@ OWN_NAMES = {
     "step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time",
     "reward", "reward_std", "frac_reward_zero_std",
 }  # fmt: skip
+RECORD_NAMES = {"prompt", "thinking", "completion", "finish_reason", "rewards", "advantage"}
 OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/", "monitor/")
 
 
@@ -42,7 +43,7 @@ class Generation:
     def from_dict(cls, saved):
         completions = [Completion(**c) for c in saved["completions"]]
         rewards = torch.tensor(saved["rewards"], dtype=torch.float64)
-        return cls(saved["prompts"], completions, rewards, saved["metrics"], saved["extras"])
+        return cls(saved["prompts"], completions, rewards, saved["metrics"], saved.get("extras", {}))
 
 
 def prompt_indices(generation, count, size, seed):
@@ -73,6 +74,8 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
         logged[name] = float(value)
 
     def log_extra(name, values):
+        if name in RECORD_NAMES:
+            raise UserError(f"log_extra('{name}', ...): a completion's record has that already; choose another name.")
         if len(values) != len(completions):
             raise UserError(f"log_extra('{name}', ...) got {len(values)} values for {len(completions)} completions.")
         values = [value.item() if hasattr(value, "item") else value for value in values]

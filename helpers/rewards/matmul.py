@@ -15,7 +15,7 @@ from helpers.sandbox import Sandbox, Verdict
 #: Text that is one fenced block, with or without words around it.
 FENCE = re.compile(r"```[ \t]*(?:python3?|py3?)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 DEAD_ZONE = 0.03  # speedups this close to 1 earn nothing: less than that cannot be told from none
-FLOOR = 4.0  # no pure Python is that many times faster than plain loops
+BELIEVED = 4.0  # nothing in pure Python that we have seen is that many times as fast as plain loops
 
 
 def extract_code(completion, finish_reason="stop"):
@@ -66,14 +66,20 @@ class Judge:
         """Started and tested when first needed; a sandbox that fails its test raises UserError."""
         if self.started is None:
             sandbox = Sandbox(level=self.level)
+            try:
+                sandbox.self_test()
+            except BaseException:
+                sandbox.close()
+                raise
             atexit.register(sandbox.close)
-            sandbox.self_test()
             self.started = sandbox
         return self.started
 
     def use_level(self, level):
         """Judge at this level of `Sandbox` from now on; "os" is the one for training."""
         if level != self.level:
+            if self.started:
+                self.started.close()
             self.level, self.started, self.batch = level, None, None
 
 
@@ -108,7 +114,7 @@ def correctness_check(prompts, completions, finish_reasons=None, log_metric=None
 def speed_check(prompts, completions, finish_reasons=None, log_extra=None, **_):
     """Between -0.25 and 0.25 by the logarithm of the speedup over the plain way; 0 unless correct.
 
-    A speed that no pure Python reaches earns nothing either: it is held for a person to look at.
+    A speed that nobody has seen pure Python reach earns nothing either: it is held for a person to look at.
     """
     if log_extra:
         log_extra("too_fast", [too_fast(verdict) for verdict in judge(completions, finish_reasons)])
@@ -140,8 +146,8 @@ def is_cheat(verdict):
 
 
 def too_fast(verdict):
-    """Whether a program is faster than pure Python can be."""
-    return verdict.correct and verdict.speedup > FLOOR
+    """Whether a program is faster than anything in pure Python that we have seen."""
+    return verdict.correct and verdict.speedup > BELIEVED
 
 
 def speed_reward(verdict):

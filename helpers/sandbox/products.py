@@ -39,6 +39,8 @@ def is_product(c, a, b, exact):
     of Numerical Algorithms, 2002, section 23.2.1), and more than any order of summation needs
     (section 3.5). Written so that NaN fails.
     """
+    if not np.isfinite(c).all():
+        return False
     product = a @ b
     if exact:
         return bool(np.array_equal(c, product))

@@ -37,6 +37,8 @@ class Sandbox:
             raise UserError("The sandbox needs Linux: run the notebooks in Colab, WSL or a Linux container.")
         if level not in LEVELS:
             raise UserError(f"There is no sandbox level '{level}': choose os or policy.")
+        if workers is not None and (not isinstance(workers, int) or workers < 1):
+            raise UserError(f"workers must be a whole number from 1 on, or None for one a core; got {workers!r}.")
         if level == "policy":
             print(LOST, flush=True)
         self.level, self.lock, self.rng = level, threading.Lock(), np.random.default_rng()
@@ -48,8 +50,11 @@ class Sandbox:
         self.starter, self.examiners, self.states, self.plain = None, {}, deque(maxlen=STATES), None
 
     def close(self):
-        self.pool.shutdown(cancel_futures=True)
-        self._stop()
+        self.pool.shutdown()
+        for slot in list(self.examiners):
+            self._drop(slot)
+        if self.starter:
+            self.starter.close()
 
     def __enter__(self):
         return self
@@ -67,9 +72,13 @@ class Sandbox:
         The timed calls of a program do not follow each other: a disturbance rarely meets all of them.
         policy: False leaves the first wall out and gives programs all of Python, to try the second alone.
         """
+        sources = [sources] if isinstance(sources, str) else list(sources)
+        if not all(isinstance(source, str) for source in sources):
+            raise UserError("The sandbox judges program texts: give it a str, or a list of them.")
         trials = self._try(sources, policy)
-        plain = self.plain = self.plain or self._calibrate()  # anew for a new zygote
-        now = best(self.states)
+        for _ in range(ATTEMPTS):
+            self.plain = self.plain or self._calibrate()  # anew for a new zygote
+        plain, now = self.plain, best(self.states)
         return [trial.verdict(self.level, now, plain * now * prod(trial.timed)) for trial in trials]
 
     def check_many(self, sources):
@@ -112,24 +121,20 @@ class Sandbox:
         """The one of a slot, made anew, and its zygote with it, where it is gone. Raises OSError."""
         with self.lock:
             if self.starter is None or not self.starter.alive:
-                self._stop()
+                if self.starter:
+                    self.starter.close()
                 self.starter, self.plain = LEVELS[self.level](), None
-            if slot not in self.examiners:
+            examiner = self.examiners.get(slot)
+            if examiner is None or examiner.starter is not self.starter:  # the others close their own
+                self._drop(slot)
                 core = self.cores[slot % len(self.cores)]
-                self.examiners[slot] = Examiner(self.starter, core, np.random.default_rng(), self.states)
-            return self.examiners[slot]
+                examiner = self.examiners[slot] = Examiner(self.starter, core, np.random.default_rng(), self.states)
+            return examiner
 
     def _drop(self, slot):
-        with self.lock:
-            examiner = self.examiners.pop(slot, None)
-            if examiner:
-                examiner.close()
-
-    def _stop(self):
-        while self.examiners:
-            self.examiners.popitem()[1].close()
-        if self.starter:
-            self.starter.close()
+        examiner = self.examiners.pop(slot, None)
+        if examiner:
+            examiner.close()
 
     def self_test(self):
         """Try a dozen cheats and two honest programs; returns one line to paste into a bug report.

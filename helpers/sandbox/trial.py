@@ -88,7 +88,11 @@ class Trial:
 
     def _clean(self, best):
         """Seconds of the calls in whose time the machine was left alone; the clock stands still now and then."""
-        return [taken for taken, *around in self.samples if taken and min(around) and max(around) <= CLEAN * best]
+        return [
+            taken
+            for taken, *around in self.samples
+            if taken and best / CLEAN <= min(around) <= max(around) <= CLEAN * best
+        ]
 
     def seconds(self, best):
         """CPU seconds of one timed call on an undisturbed machine; 0: not known."""

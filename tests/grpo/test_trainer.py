@@ -151,6 +151,15 @@ def test_one_extra_for_each_completion(tmp_path, prompts):
         trainer_in(tmp_path, prompts, reward=short).train()
 
 
+def test_an_extra_does_not_overwrite_the_record(tmp_path, prompts):
+    def rewriting(prompts, completions, log_extra, **_):
+        log_extra("advantage", [1.0] * len(completions))
+        return [0.0] * len(completions)
+
+    with pytest.raises(UserError, match="record has that already"):
+        trainer_in(tmp_path, prompts, reward=rewriting).train()
+
+
 def test_a_run_is_not_resumed_at_another_level(tmp_path, prompts):
     """What judged half of a run must be what judges the other half, or be named."""
 

@@ -136,7 +136,7 @@ FAULTS = [
         "cheating pays",
     ),
     ("03-25", "rewards/matmul.py", "return 0.25 * max(-1.0", "return 0.5 * max(-1.0", "speed counts twice"),
-    ("03-25", "rewards/matmul.py", "FLOOR = 4.0", "FLOOR = 400.0", "any speed is believed"),
+    ("03-25", "rewards/matmul.py", "BELIEVED = 4.0", "BELIEVED = 400.0", "any speed is believed"),
     ("03-29", "rewards/matmul.py", 'text.count("```") != 2', 'text.count("```") < 2', "takes the first of two blocks"),
     ("03-31", "sandbox/products.py", "(1, 97, 2)", "(1, 7, 2)", "the held-out check asks what the judge asked"),
     (

@@ -62,6 +62,27 @@ def test_a_stopped_zygote_is_replaced(nothing_left, monkeypatch):
         assert sandbox.judge(REFERENCE).correct
 
 
+def test_a_zygote_killed_again_and_again(nothing_left):
+    """Each time all that hung on it is closed, by whoever holds it: 132 descriptors once stayed open."""
+    with Sandbox(workers=4) as sandbox:
+        stop = threading.Event()
+
+        def kill():
+            while not stop.wait(0.15):
+                if sandbox.starter:
+                    os.kill(sandbox.starter.process.pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            for _ in range(4):
+                sandbox.judge_many([REFERENCE] * 8)
+        finally:
+            stop.set()
+            killer.join()
+        assert all(v.correct for v in sandbox.judge_many([REFERENCE] * 4))
+
+
 def test_a_killed_probe_is_replaced(nothing_left):
     with Sandbox(workers=1) as sandbox:
         assert sandbox.judge(REFERENCE).correct

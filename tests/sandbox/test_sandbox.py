@@ -7,7 +7,7 @@ import pytest
 from helpers import Sandbox, UserError
 from helpers.sandbox import BASELINE, canaries
 from helpers.sandbox.trial import Trial
-from tests.sandbox.suite import REFERENCE, load_honest
+from tests.sandbox.suite import REFERENCE, load_exploits, load_honest
 
 HONEST = load_honest()
 
@@ -132,6 +132,8 @@ def test_timings_of_a_disturbed_machine():
     assert trial.seconds(best=0.001) == 0.010
     trial.samples = [(0.030, 0.0030, 0.0030), (0.033, 0.0030, 0.0030), (0.024, 0.0030, 0.0030)]
     assert trial.seconds(best=0.001) == pytest.approx(0.010)
+    trial.samples = [(0.007, 0.0007, 0.0007), (0.010, 0.0010, 0.0010)]  # a lucky moment is no better machine
+    assert trial.seconds(best=0.001) == 0.010
     trial.samples = []
     assert trial.verdict("os", 0.001, 0.01).judged is False
 
@@ -166,6 +168,33 @@ def test_self_test_notices_a_judge_that_is_always_content(sandbox, monkeypatch):
     monkeypatch.setattr("helpers.sandbox.examiner.is_product", lambda *_: True)
     with pytest.raises(UserError, match="lets through: NaN"):
         sandbox.self_test()
+
+
+def test_mistakes_of_a_caller_are_sentences(sandbox):
+    for workers in (0, -1, 1.5, "2"):
+        with pytest.raises(UserError, match="workers must be a whole number from 1 on"):
+            Sandbox(workers=workers)
+    for sources in ([None], [b"x"]):
+        with pytest.raises(UserError, match="judges program texts"):
+            sandbox.judge_many(sources)
+
+
+@pytest.mark.parametrize("level", ["os", "policy"])
+def test_no_status_of_the_wrong_stage_is_believed(level):
+    """A program that said the sandbox had failed was not judged at all, and a batch of them ended the run."""
+    liar = "import os\nos.write(1, b'N\\x04full')\n" + REFERENCE
+    with Sandbox(workers=1, level=level) as sandbox:
+        verdict, other = sandbox.judge_many([liar, liar.replace("N", "S", 1)], policy=False)
+    assert verdict.judged and other.parsed and not verdict.correct
+    assert verdict.reason == other.reason == "it wrote what was not asked for"
+
+
+def test_a_process_that_keeps_running_is_charged_for_what_it_did(sandbox):
+    """Its clock, read from outside, is up to date only at a tick: the luckiest read was a third too low."""
+    spins = load_exploits()
+    (spins,) = [exploit.source for exploit in spins if exploit.id == "H90"]
+    speeds = [v.speedup for v in sandbox.judge_many([spins] * 12 + [REFERENCE] * 12, policy=False)]
+    assert sorted(speeds[:12])[9] < 1.12 * sorted(speeds[12:])[6], speeds
 
 
 def test_unknown_level():

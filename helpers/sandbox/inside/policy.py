@@ -35,11 +35,31 @@ def _wraps(wrapped):
     return lambda function: function
 
 
-_TYPES = (
-    "Annotated Any Callable ClassVar Collection Dict Final FrozenSet Generator Generic Iterable Iterator List "
-    "Literal Mapping MutableSequence NamedTuple NewType NoReturn Optional Protocol Reversible Sequence Set Sized "
-    "SupportsFloat Tuple Type TypeAlias TypeVar Union TYPE_CHECKING cast final overload"
-)
+class _Hint:
+    """In place of what `typing` has for readers only: its own things are live code that can be made to evaluate."""
+
+    def __getitem__(self, _):
+        return self
+
+    __call__ = __or__ = __ror__ = lambda self, *_, **__: self
+
+    def __mro_entries__(self, bases):
+        return ()
+
+
+_ABSTRACT = _public(collections.abc)
+_TYPING = {
+    **dict.fromkeys(
+        "Annotated Any ClassVar Final Generic Literal NoReturn Optional ParamSpec Protocol Self SupportsFloat "
+        "SupportsIndex SupportsInt TypeAlias TypeVar Union".split(),
+        _Hint(),
+    ),
+    **_ABSTRACT,
+    **{"Dict": dict, "FrozenSet": frozenset, "List": list, "Set": set, "Tuple": tuple, "Type": type},
+    **{"DefaultDict": collections.defaultdict, "Deque": collections.deque, "NamedTuple": typing.NamedTuple},
+    **{"NewType": lambda name, kind: lambda value: value, "cast": lambda kind, value: value},
+    **{"final": lambda function: function, "overload": lambda function: function, "TYPE_CHECKING": False},
+}
 #: What a program may import, as copies, so that it holds no module. Left out: ways to reach any attribute by
 #: its name, and what holds the inner product in C: `math.sumprod` openly, `dist` and `hypot` by polarisation.
 MODULES = {
@@ -48,12 +68,12 @@ MODULES = {
         "__future__": {"annotations": None},
         "array": {"array": array.array},
         "collections": _chosen(collections, "Counter OrderedDict defaultdict deque namedtuple"),
-        "collections.abc": _chosen(collections.abc, _TYPES),
+        "collections.abc": _ABSTRACT,
         "functools": _chosen(functools, "cache cmp_to_key lru_cache partial reduce") | {"wraps": _wraps},
         "itertools": _public(itertools),
         "math": _public(math, ("sumprod", "dist", "hypot")),
         "operator": _public(operator, ("attrgetter", "methodcaller")),
-        "typing": _chosen(typing, _TYPES),
+        "typing": _TYPING,
     }.items()
 }
 BUILTINS = _chosen(
@@ -61,29 +81,31 @@ BUILTINS = _chosen(
     "abs all any bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float "
     "format frozenset hasattr hash hex id int isinstance issubclass iter len list map max memoryview min next "
     "object oct ord pow print property range repr reversed round set slice sorted staticmethod str sum super tuple "
-    "type zip True False None Ellipsis NotImplemented ArithmeticError AssertionError AttributeError BufferError "
-    "Exception FloatingPointError ImportError IndexError KeyError LookupError MemoryError ModuleNotFoundError "
-    "NameError NotImplementedError OverflowError RecursionError RuntimeError StopIteration TypeError ValueError "
-    "ZeroDivisionError __build_class__",
+    "type zip True False None Ellipsis NotImplemented ArithmeticError AssertionError AttributeError BaseException "
+    "BufferError Exception FloatingPointError ImportError IndexError KeyError LookupError MemoryError "
+    "ModuleNotFoundError NameError NotImplementedError OSError OverflowError RecursionError RuntimeError "
+    "StopIteration TypeError ValueError ZeroDivisionError __build_class__",
 )
 #: Double underscores that a program may write: methods of its own classes, and of numbers and lists.
 _SPECIAL = {
     f"__{name}__"
-    for name in "abs add bool call contains doc enter eq exit float getitem hash iadd init int iter len lt matmul "
-    "missing mul ne neg next pow radd repr rmul rsub setitem slots str sub truediv name all author version".split()
+    for name in "abs add all author bool call contains doc enter eq exit float floordiv ge getitem gt hash iadd "
+    "imatmul imul init int isub iter le len lt matmul missing mod mul name ne neg new next pow radd repr rmul rsub "
+    "setitem slots str sub truediv version".split()
 }
 #: Attributes a program may read, beside those it defines: the methods of plain values and the names of MODULES.
 _PLAIN = (list, tuple, dict, set, str, bytes, int, float, complex, array.array, memoryview, *MODULES.values())
 ATTRIBUTES = {n for owner in _PLAIN for n in dir(owner) if not n.startswith("_")} | {"from_iterable", "abc"}
 ATTRIBUTES |= {n for owner in (collections.deque, collections.OrderedDict) for n in dir(owner) if n[0] != "_"}
-ATTRIBUTES |= {"cache_clear", "cache_info", "most_common", "setter", "send", "close"}
+ATTRIBUTES |= {"args", "cache_clear", "cache_info", "close", "most_common", "send", "setter", "value"}
 ATTRIBUTES -= {"obj"}  # what an AttributeError carries: `str.format` reaches anything, and raises one there
 #: What Python's own machinery carries, from frames to classes: no program may have an attribute of its own that.
 _MACHINERY = (
     types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType,
     types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.TracebackType, types.ModuleType, type,
 )  # fmt: skip
-MACHINERY = {n for owner in _MACHINERY for n in dir(owner)} | {"obj", "func"}
+MACHINERY = {n for owner in _MACHINERY for n in dir(owner)} | {"obj"}
+MACHINERY |= {n for owner in vars(typing).values() if isinstance(owner, type) for n in dir(owner) if n[0] == "_"}
 #: A telling name for what the usual cheats reach for.
 CHEATS = {
     **dict.fromkeys(("numpy", "np"), "numpy is not pure Python"),
@@ -98,11 +120,11 @@ _REFUSED_NODES = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith, 
 def check_policy(tree):
     """Raise `Refused` unless the program is pure Python. What stands under `if __name__ == "__main__":`, and so
     would never run, is taken out of `tree` first."""
-    tree.body = [node for node in tree.body if not _only_as_script(node)]
+    tree.body = [part for node in tree.body for part in (node.orelse if _only_as_script(node) else [node])]
     nodes = list(ast.walk(tree))
     if len(nodes) > MAX_NODES:
         raise Refused("the program is too long")
-    if sum(_binds_matmul(node) for node in tree.body) > 1:
+    if sum(_defines_matmul(node) for node in tree.body) > 1:
         raise Refused("matmul is defined more than once")
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     stored |= {node.arg for node in nodes if isinstance(node, ast.arg)}
@@ -115,15 +137,18 @@ def check_policy(tree):
 
 
 def _only_as_script(node):
-    return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
+    if not isinstance(node, ast.If):
+        return False
+    first = (
+        node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
+    )
+    return ast.unparse(first) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
-def _binds_matmul(node):
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        overloaded = any("overload" in ast.unparse(decorator) for decorator in node.decorator_list)
-        return node.name == "matmul" and not overloaded
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return any(isinstance(target, ast.Name) and target.id == "matmul" for target in targets)
+def _defines_matmul(node):
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return False
+    return node.name == "matmul" and not any("overload" in ast.unparse(part) for part in node.decorator_list)
 
 
 def _own_attributes(nodes):
@@ -170,7 +195,8 @@ def _check_identifiers(node):
     """No double underscore in any name, wherever the grammar keeps one: `import x as`, `global`, `case`, ..."""
     for value in vars(node).values() if not isinstance(node, ast.Constant) else ():
         for name in value if isinstance(value, list) else [value]:
-            if isinstance(name, str) and "__" in name and name not in _SPECIAL and name != "__future__":
+            special = isinstance(name, str) and name.startswith("__") and name.endswith("__")
+            if special and name not in _SPECIAL and name != "__future__":
                 raise Refused(f"the name {name} is not allowed")
 
 
