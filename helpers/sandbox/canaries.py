@@ -36,7 +36,7 @@ REFUSED = {
 #: What the system's wall stops and level "policy" does not: `python -m tests.sandbox.hacksuite --bare`, as root.
 LOST = (
     "Sandbox at level policy: programs are held by the policy and by limits on memory, time and files, but no filter "
-    "of system calls stands behind them. None of the 320 programs of the hack suite got through. With the policy out "
+    "of system calls stands behind them. None of the 328 programs of our hack suite got through. With the policy out "
     "of the way 4 did, which the filter stops: priorities changed (1 of 22 in group D), the trainer killed (1 of 34 in "
     "I), folders made and names changed (2 of 28 in J). Where you cannot trust a program, use a host with seccomp."
 )
