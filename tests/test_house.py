@@ -16,7 +16,7 @@ ROOMS = "runtime kernels model rollout sandbox rewards tasks evaluation grpo dis
 #: Rooms that may use less than all earlier ones.
 ONLY = {"runtime": set(), **dict.fromkeys("kernels sandbox display release".split(), {"runtime"})}
 BUDGET = {
-    "kernels": 750, "model": 950, "rollout": 800, "sandbox": 900, "rewards+tasks": 1100, "evaluation": 500,
+    "kernels": 750, "model": 950, "rollout": 800, "sandbox": 950, "rewards+tasks": 1100, "evaluation": 500,
     "grpo": 900, "display": 350, "tiny": 350,
 }  # fmt: skip
 TOP_LEVEL = {

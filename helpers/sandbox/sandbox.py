@@ -48,8 +48,10 @@ class Sandbox:
         for slot in range(self.workers):
             self.slots.put(slot)
         self.starter, self.examiners, self.states, self.plain = None, {}, deque(maxlen=STATES), None
+        self.closed = False
 
     def close(self):
+        self.closed = True
         self.pool.shutdown()
         for slot in list(self.examiners):
             self._drop(slot)
@@ -115,6 +117,8 @@ class Sandbox:
             finally:
                 self.slots.put(slot)
 
+        if self.closed:
+            raise UserError("This sandbox is closed: make a new one with Sandbox().")
         return list(self.pool.map(with_examiner, items))
 
     def _examiner(self, slot):
@@ -137,7 +141,7 @@ class Sandbox:
             examiner.close()
 
     def self_test(self):
-        """Try a dozen cheats and two honest programs; returns one line to paste into a bug report.
+        """Try some twenty cheats and an honest program; returns one line to paste into a bug report.
 
         At level "os" the cheats have all of Python, so that the second wall is tried alone. Raises
         UserError if one gets through, an honest program does not, or this host lacks what is needed.

@@ -174,6 +174,10 @@ def test_mistakes_of_a_caller_are_sentences(sandbox):
     for workers in (0, -1, 1.5, "2"):
         with pytest.raises(UserError, match="workers must be a whole number from 1 on"):
             Sandbox(workers=workers)
+    with Sandbox(workers=1) as closed:
+        pass
+    with pytest.raises(UserError, match="This sandbox is closed"):
+        closed.judge(REFERENCE)
     for sources in ([None], [b"x"]):
         with pytest.raises(UserError, match="judges program texts"):
             sandbox.judge_many(sources)

@@ -130,19 +130,19 @@ def check_policy(tree):
     stored |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored |= {getattr(node, "name", None) for node in nodes}  # functions, classes, except ... as
     stored |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
-    own = _own_attributes(nodes) - MACHINERY
+    attributes = ATTRIBUTES | _SPECIAL | (_own_attributes(nodes) - MACHINERY)
     for node in nodes:
         _check_identifiers(node)
-        _check_node(node, stored, own)
+        _check_node(node, stored, attributes)
 
 
 def _only_as_script(node):
     if not isinstance(node, ast.If):
         return False
-    first = (
-        node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
-    )
-    return ast.unparse(first) in ("__name__ == '__main__'", "'__main__' == __name__")
+    test = node.test
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        test = test.values[0]
+    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
 def _defines_matmul(node):
@@ -167,7 +167,7 @@ def _words(value):
     return value.replace(",", " ").split() if isinstance(value, str) else ()
 
 
-def _check_node(node, stored, own):
+def _check_node(node, stored, attributes):
     if isinstance(node, _REFUSED_NODES):
         raise Refused(f"{type(node).__name__} is not needed for a matrix product")
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -177,7 +177,7 @@ def _check_node(node, stored, own):
                 _refuse(name.split(".")[0], f"importing {name} is not allowed")
         if "sumprod" in [alias.name for alias in node.names]:
             _refuse("sumprod", "")
-    if isinstance(node, ast.Attribute) and node.attr not in ATTRIBUTES | own | _SPECIAL:
+    if isinstance(node, ast.Attribute) and node.attr not in attributes:
         root = node.value.id if isinstance(node.value, ast.Name) else ""
         _refuse(root if root in CHEATS else node.attr, f"the attribute {node.attr} is not allowed")
     if isinstance(node, ast.Name) and node.id not in stored and node.id not in BUILTINS:
