@@ -100,10 +100,10 @@ FAULTS = [
     ),
     ("02-34", "model/attention.py", 'return "it has no sinks"', "return None", "FlashAttention 2 may train"),
     (
-        "03-18",
+        "03-07",
         "sandbox/products.py",
-        "return bool((np.abs(c - product) <= _rounding(a, b)).all())",
-        "return not bool((np.abs(c - product) > _rounding(a, b)).any())",
+        "if not np.isfinite(c).all():\n        return False",
+        "if not np.isfinite(c).all():\n        return True",
         "NaN passes the comparison",
     ),
     (
