@@ -88,7 +88,7 @@ judge = Judge()
 
 def function_works(prompts, completions, finish_reasons=None, **_):
     """0.5 for a pure program that raises in none of the calls made, else -0.5."""
-    return _scores(completions, finish_reasons, lambda verdict: 0.5 if verdict.ran and verdict.pure else -0.5)
+    return _scores(judge(completions, finish_reasons), lambda verdict: 0.5 if verdict.ran and verdict.pure else -0.5)
 
 
 def no_cheating(prompts, completions, finish_reasons=None, log_metric=None, log_extra=None, **_):
@@ -98,7 +98,7 @@ def no_cheating(prompts, completions, finish_reasons=None, log_metric=None, log_
         log_metric("cheat_rate", sum(map(is_cheat, verdicts)) / len(completions))
     if log_extra:
         log_extra("refused", [verdict.reason if is_cheat(verdict) else "" for verdict in verdicts])
-    return _scores(completions, finish_reasons, lambda verdict: -1.0 if is_cheat(verdict) else 0.0)
+    return _scores(verdicts, lambda verdict: -1.0 if is_cheat(verdict) else 0.0)
 
 
 def correctness_check(prompts, completions, finish_reasons=None, log_metric=None, log_extra=None, **_):
@@ -108,7 +108,7 @@ def correctness_check(prompts, completions, finish_reasons=None, log_metric=None
         log_metric("pass_rate", sum(verdict.correct for verdict in verdicts) / len(completions))
     if log_extra:
         log_extra("verdict", [verdict.reason or "correct" for verdict in verdicts])
-    return _scores(completions, finish_reasons, lambda verdict: float(verdict.correct))
+    return _scores(verdicts, lambda verdict: float(verdict.correct))
 
 
 def speed_check(prompts, completions, finish_reasons=None, log_extra=None, **_):
@@ -116,9 +116,10 @@ def speed_check(prompts, completions, finish_reasons=None, log_extra=None, **_):
 
     A speed that nobody has seen pure Python reach earns nothing either: it is held for a person to look at.
     """
+    verdicts = judge(completions, finish_reasons)
     if log_extra:
-        log_extra("too_fast", [too_fast(verdict) for verdict in judge(completions, finish_reasons)])
-    return _scores(completions, finish_reasons, speed_reward)
+        log_extra("too_fast", list(map(too_fast, verdicts)))
+    return _scores(verdicts, speed_reward)
 
 
 def heldout_check(prompts, completions, finish_reasons=None, **_):
@@ -135,9 +136,9 @@ def heldout_check(prompts, completions, finish_reasons=None, **_):
     return [results.get(code) for code in codes]
 
 
-def _scores(completions, finish_reasons, score):
-    """One value a completion; None where the sandbox failed, which says nothing of the program."""
-    return [score(verdict) if verdict.judged else None for verdict in judge(completions, finish_reasons)]
+def _scores(verdicts, score):
+    """One value a verdict; None where the sandbox failed, which says nothing of the program."""
+    return [score(verdict) if verdict.judged else None for verdict in verdicts]
 
 
 def is_cheat(verdict):

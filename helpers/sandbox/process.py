@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers.sandbox.inside.worker import WITH_POLICY
-
 #: The worker is started as a package of its own, so that nothing of `helpers` or of any package is in its memory.
 _COMMAND = [
     sys.executable, "-I", "-S", "-E", "-B", "-c",
@@ -37,11 +35,11 @@ _SIGNALS = {
 
 
 class Gone(Exception):
-    """The child broke off: it died, ran out of time, or wrote what it should not. status: of waitpid, if known."""
+    """The program gave no answer. kind: the byte with which its process said why; status: of waitpid, if it died."""
 
-    def __init__(self, reason, status=None):
+    def __init__(self, reason, kind=b"", status=None):
         super().__init__(reason)
-        self.status = status
+        self.kind, self.status = kind, status
 
     @property
     def forbidden(self):
@@ -144,7 +142,7 @@ LEVELS = {"os": Zygote, "policy": Execs}
 class Call:
     """One process that loads one program and answers one product, ended when the `with` ends.
 
-    core: the processor that it keeps to.
+    core: the processor that it keeps to. Methods raise Gone where the program fails, OSError where the sandbox does.
     """
 
     trusted = False
@@ -196,7 +194,7 @@ class Call:
         """How it ended by itself, to be raised; it may still be about to."""
         status = self._end()
         how = _SIGNALS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else ""
-        return Gone(how or "it ended without an answer", status)
+        return Gone(how or "it ended without an answer", status=status)
 
     def _wait(self, descriptor, event):
         poll = select.poll()  # select.select takes no descriptor beyond 1,023
@@ -230,54 +228,48 @@ class Call:
             data += piece
         return bytes(data)
 
-    def _status(self, good):
-        """ "" where the child says `good`, else its reason and the kind of failure."""
+    def _expect(self, good):
+        """Read the status `good`; raises Gone for any other."""
         kind = self.read(1)
         if kind == good:
-            return kind, ""
+            return
         if kind not in ((b"S", b"P", b"N") if good == b"C" else (b"X",)):  # no program has run yet, or one has
             raise Gone("it wrote what was not asked for")
         reason = _printable(self.read(self.read(1)[0]))
         if kind == b"N":
             raise OSError(reason)
-        return kind, reason
+        raise Gone(reason, kind)
 
-    def compile(self, text, kind):
-        """Send a source or code; returns `(code, "", "")`, or None, the kind of failure and a reason."""
+    def compile(self, text, policy, is_code):
+        """Send a source, or code that `compile` made of one elsewhere; returns the code of a source."""
         with suppress(BrokenPipeError):  # it may have said why before it ended
-            self._send(struct.pack("<BI", kind, len(text)) + text)
-        status, reason = self._status(b"C")
-        if reason:
-            return None, status, reason
+            self._send(struct.pack("<??I", policy, is_code, len(text)) + text)
+        self._expect(b"C")
         size = struct.unpack("<I", self.read(4))[0]
         if size > _LONGEST_CODE:
             raise Gone("the program is too long")
-        return self.read(size), "", ""
+        return self.read(size)
 
     def load(self):
-        """Run the program's top level; returns why that failed, or ""."""
+        """Run the program's top level."""
         self.started = self.clock()  # the child waits: whatever it uses from here on is the program's
         self.write(b"G")
-        return self._status(b"R")[1]
+        self._expect(b"R")
 
     def multiply(self, a, b):
-        """`(product or None, reason)` for float64 matrices `a`, `b`; exactly 8 n m bytes are an answer."""
+        """The product of float64 matrices `a`, `b`, as the program has it; exactly 8 n m bytes are an answer."""
         (n, k), m = a.shape, b.shape[1]
         self.write(struct.pack("<III", n, k, m) + a.tobytes() + b.tobytes())
-        reason = self._status(b"O")[1]
-        if reason:
-            return None, reason
+        self._expect(b"O")
         answer = self.read(8 * n * m)
         with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
             os.setpriority(os.PRIO_PROCESS, self.pid, 19)
         self.seconds = self.clock() - self.started
         os.set_blocking(self.from_child, False)
-        try:
+        with suppress(BlockingIOError):
             if os.read(self.from_child, 1):
-                return None, "it wrote more than its answer"
-        except BlockingIOError:
-            pass
-        return np.frombuffer(answer).reshape(n, m), ""
+                raise Gone("it wrote more than its answer")
+        return np.frombuffer(answer).reshape(n, m)
 
 
 class Probe(Call):
@@ -286,11 +278,13 @@ class Probe(Call):
     trusted = True
 
     def begin(self, source, a, b):
-        """Load it. Raises Gone."""
-        *_, failed = self.compile(source.encode(), WITH_POLICY)
-        if failed or self.load():
-            raise Gone("our own program does not run")
-        self.write(struct.pack("<III", *a.shape, b.shape[1]) + a.tobytes() + b.tobytes())
+        """Load it. Raises OSError."""
+        try:
+            self.compile(source.encode(), policy=True, is_code=False)
+            self.load()
+            self.write(struct.pack("<III", *a.shape, b.shape[1]) + a.tobytes() + b.tobytes())
+        except Gone as gone:
+            raise OSError(f"our own program does not run: {gone}") from gone
 
     def time(self):
         """CPU seconds of one product."""

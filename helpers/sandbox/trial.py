@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from statistics import median
 
-from helpers.sandbox.inside.worker import CODE, CODE_WITHOUT_POLICY, WITH_POLICY, WITHOUT_POLICY
 from helpers.sandbox.process import Gone
 from helpers.sandbox.products import draw_sizes
 
@@ -38,18 +37,19 @@ class Program:
     """A text to send, which becomes code when a process has compiled it."""
 
     def __init__(self, source, policy=True):
-        self.text, self.kind = source.encode("utf-8", "surrogatepass"), WITH_POLICY if policy else WITHOUT_POLICY
+        self.text, self.policy, self.is_code = source.encode("utf-8", "surrogatepass"), policy, False
         self.parsed = self.pure = False
 
     def open(self, call):
         """Send it; raises Gone if it does not compile or breaks the policy."""
-        code, kind, reason = call.compile(self.text, self.kind)
-        if reason:
-            self.parsed = kind == b"P"
-            raise Gone(reason)
+        try:
+            code = call.compile(self.text, self.policy, self.is_code)
+        except Gone as gone:
+            self.parsed = self.parsed or gone.kind == b"P"
+            raise
         self.parsed = self.pure = True
-        if self.kind in (WITH_POLICY, WITHOUT_POLICY):  # no program has run yet: this is what the text says
-            self.text, self.kind = code, CODE if self.kind == WITH_POLICY else CODE_WITHOUT_POLICY
+        if not self.is_code:  # no program has run yet: this is what the text says
+            self.text, self.is_code = code, True
 
 
 class Trial:

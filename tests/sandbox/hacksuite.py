@@ -11,22 +11,14 @@ import sys
 import tempfile
 
 from helpers.display import text_table
+from helpers.rewards import extract_code
 from helpers.runtime import ROOT, hardware
 from helpers.sandbox import Sandbox
 from tests.sandbox import suite, test_fuzz
 
 
-def both_walls(exploits, place, policy):
-    def dress(exploit):
-        return {"": exploit.source, **suite.variants(exploit.source)}
-
-    with Sandbox() as sandbox:
-        return suite.attack(sandbox, place, exploits, policy, dress)
-
-
-def first_wall(exploits, place):
-    with Sandbox(level="policy") as sandbox:
-        return suite.attack(sandbox, place, exploits)
+def all_dresses(exploit):
+    return {"": exploit.source, **suite.variants(exploit.source)}
 
 
 def bare(exploits):
@@ -80,11 +72,15 @@ def main():
     python = f"Python {sys.version.split()[0]}"
     print(f"{len(exploits)} exploits, {len(honest)} honest programs; {python}, {hardware()}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
-        columns = {
-            "both walls, all dresses": both_walls(programs, place, True),
-            "second alone, all dresses": both_walls(suite.second_wall(programs), place, False),
-            "first alone": first_wall(programs, place),
-        }
+        with Sandbox() as sandbox:
+            columns = {
+                "both walls, all dresses": suite.attack(sandbox, place, programs, True, all_dresses),
+                "second alone, all dresses": suite.attack(
+                    sandbox, place, suite.second_wall(programs), False, all_dresses
+                ),
+            }
+        with Sandbox(level="policy") as sandbox:
+            columns["first alone"] = suite.attack(sandbox, place, programs)
     if arguments.bare:
         columns["neither"] = bare(programs)
     print(table(columns))
@@ -94,7 +90,7 @@ def main():
     left_out = [e.id for e in programs if e not in suite.second_wall(programs)]
     print(f"\nFor the policy alone to refuse, so left out of the second column: {', '.join(left_out)}")
     with Sandbox() as sandbox:
-        texts = [suite.extracted(exploit) for exploit in exploits if exploit.text]
+        texts = [extract_code(exploit.text) for exploit in exploits if exploit.text]
         paid = sum(verdict.correct for verdict in sandbox.judge_many([text for text in texts if text]))
         refused = [n for n, v in zip(honest, sandbox.judge_many(honest.values())) if not v.correct]
     print(f"Texts around programs that were paid: {paid} of {len(texts)}")

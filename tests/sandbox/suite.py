@@ -1,6 +1,6 @@
 """The hack suite: programs that cheat and programs that do not, and what the sandbox makes of them.
 
-`python -m tests.sandbox.suite` (`make hacksuite`) prints the tables.
+`python -m tests.sandbox.hacksuite` (`make hacksuite`) prints the tables.
 
 A file of `exploits/` is one group; each program stands under a header `#: id kind: idea`. With `| honest` the
 program computes an honest product besides its trick. kind: fast (a pass or speed without the work), lib (the
@@ -20,8 +20,6 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from helpers.rewards import extract_code
 
 HERE = Path(__file__).parent
 GROUPS = {
@@ -198,11 +196,6 @@ def _success(exploit, verdict, reference):
     if verdict.correct and exploit.kind != "policy" and verdict.speedup > NOISE * reference.speedup:
         return f"{verdict.speedup / reference.speedup:.2f} times as fast as the program inside"
     return ""
-
-
-def extracted(exploit):
-    """The program that the rewards find in a completion, or None."""
-    return extract_code(exploit.completion)
 
 
 def second_wall(exploits):

@@ -197,7 +197,7 @@ def test_without_proc(nothing_left):
 
 @needs_root
 @pytest.mark.parametrize("who", ["an ordinary user", "root without capabilities"])
-def test_whoever_runs_it(nothing_left, who, tmp_path):
+def test_whoever_runs_it(nothing_left, who):
     """The walls need no privilege."""
     code = f"""
     from helpers import Sandbox

@@ -2,6 +2,7 @@
 
 import time
 
+import numpy as np
 import pytest
 
 from helpers import Sandbox, UserError
@@ -127,7 +128,7 @@ def test_a_slow_program_is_timed_once(sandbox):
 def test_timings_of_a_disturbed_machine():
     """What counts are the calls in whose time the machine was left alone; if none was, what it was like is divided
     out."""
-    trial = Trial("", __import__("numpy").random.default_rng(0))
+    trial = Trial("", np.random.default_rng(0))
     trial.samples = [(0.030, 0.0015, 0.0015), (0.011, 0.0010, 0.0011), (0.010, 0.0010, 0.0010), (0.009, 0.0, 0.0010)]
     assert trial.seconds(best=0.001) == 0.010
     trial.samples = [(0.030, 0.0030, 0.0030), (0.033, 0.0030, 0.0030), (0.024, 0.0030, 0.0030)]
@@ -195,8 +196,7 @@ def test_no_status_of_the_wrong_stage_is_believed(level):
 
 def test_a_process_that_keeps_running_is_charged_for_what_it_did(sandbox):
     """Its clock, read from outside, is up to date only at a tick: the luckiest read was a third too low."""
-    spins = load_exploits()
-    (spins,) = [exploit.source for exploit in spins if exploit.id == "H90"]
+    (spins,) = [exploit.source for exploit in load_exploits() if exploit.id == "H90"]
     speeds = [v.speedup for v in sandbox.judge_many([spins] * 12 + [REFERENCE] * 12, policy=False)]
     assert sorted(speeds[:12])[9] < 1.12 * sorted(speeds[12:])[6], speeds
 

@@ -48,18 +48,16 @@ class _Hint:
 
 
 _ABSTRACT = _public(collections.abc)
-_TYPING = {
-    **dict.fromkeys(
-        "Annotated Any ClassVar Final Generic Literal NoReturn Optional ParamSpec Protocol Self SupportsFloat "
-        "SupportsIndex SupportsInt TypeAlias TypeVar Union".split(),
-        _Hint(),
-    ),
-    **_ABSTRACT,
-    **{"Dict": dict, "FrozenSet": frozenset, "List": list, "Set": set, "Tuple": tuple, "Type": type},
-    **{"DefaultDict": collections.defaultdict, "Deque": collections.deque, "NamedTuple": typing.NamedTuple},
-    **{"NewType": lambda name, kind: lambda value: value, "cast": lambda kind, value: value},
-    **{"final": lambda function: function, "overload": lambda function: function, "TYPE_CHECKING": False},
-}
+_HINTS = (
+    "Annotated Any ClassVar Final Generic Literal NoReturn Optional ParamSpec Protocol Self SupportsFloat "
+    "SupportsIndex SupportsInt TypeAlias TypeVar Union"
+)
+_TYPING = dict.fromkeys(_HINTS.split(), _Hint()) | _ABSTRACT | {
+    "Dict": dict, "FrozenSet": frozenset, "List": list, "Set": set, "Tuple": tuple, "Type": type,
+    "DefaultDict": collections.defaultdict, "Deque": collections.deque, "NamedTuple": typing.NamedTuple,
+    "NewType": lambda name, kind: lambda value: value, "cast": lambda kind, value: value,
+    "final": lambda function: function, "overload": lambda function: function, "TYPE_CHECKING": False,
+}  # fmt: skip
 #: What a program may import, as copies, so that it holds no module. Left out: ways to reach any attribute by
 #: its name, and what holds the inner product in C: `math.sumprod` openly, `dist` and `hypot` by polarisation.
 MODULES = {
@@ -67,7 +65,10 @@ MODULES = {
     for name, names in {
         "__future__": {"annotations": None},
         "array": {"array": array.array},
-        "collections": _chosen(collections, "Counter OrderedDict defaultdict deque namedtuple"),
+        "collections": {
+            **_chosen(collections, "Counter OrderedDict defaultdict deque namedtuple"),
+            "abc": types.SimpleNamespace(**_ABSTRACT),
+        },
         "collections.abc": _ABSTRACT,
         "functools": _chosen(functools, "cache cmp_to_key lru_cache partial reduce") | {"wraps": _wraps},
         "itertools": _public(itertools),
@@ -95,7 +96,7 @@ _SPECIAL = {
 }
 #: Attributes a program may read, beside those it defines: the methods of plain values and the names of MODULES.
 _PLAIN = (list, tuple, dict, set, str, bytes, int, float, complex, array.array, memoryview, *MODULES.values())
-ATTRIBUTES = {n for owner in _PLAIN for n in dir(owner) if not n.startswith("_")} | {"from_iterable", "abc"}
+ATTRIBUTES = {n for owner in _PLAIN for n in dir(owner) if not n.startswith("_")} | {"from_iterable"}
 ATTRIBUTES |= {n for owner in (collections.deque, collections.OrderedDict) for n in dir(owner) if n[0] != "_"}
 ATTRIBUTES |= {"args", "cache_clear", "cache_info", "close", "most_common", "send", "setter", "value"}
 ATTRIBUTES -= {"obj"}  # what an AttributeError carries: `str.format` reaches anything, and raises one there
@@ -201,10 +202,7 @@ def _check_identifiers(node):
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
-    if fromlist:
-        module = MODULES[name]
-    else:  # `import collections.abc` binds collections
-        module = MODULES[name.partition(".")[0]]
+    module = MODULES[name if fromlist else name.partition(".")[0]]  # `import collections.abc` binds collections
     for wanted in fromlist or ():
         if wanted != "*" and wanted not in vars(module):
             raise ImportError(f"cannot import name {wanted} from {name}")
@@ -214,6 +212,3 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
 def scope_for_program():
     """The global names of a program that keeps to the policy."""
     return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": "program"}
-
-
-MODULES["collections"].abc = MODULES["collections.abc"]

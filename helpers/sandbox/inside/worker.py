@@ -21,9 +21,6 @@ import unicodedata  # noqa: F401  (the parser wants it, and a child can open no 
 from .lockdown import lock_down, this_filter
 from .policy import MAX_SOURCE, Refused, check_policy, scope_for_program
 
-#: What the parent sends first: a source under the policy, one without it, or code that an earlier process made of one.
-WITH_POLICY, WITHOUT_POLICY, CODE, CODE_WITHOUT_POLICY = range(4)
-
 
 def compiled(source, policy):
     """The program as code, read by the policy if asked. Raises on any fault of the text."""
@@ -98,14 +95,11 @@ def serve_call(seccomp, trusted=False):
     except OSError as error:
         _fail(b"N", error)
     gc.disable()
-    kind, size = struct.unpack("<BI", _read(5))
-    text, policy = _read(size), kind in (WITH_POLICY, CODE)
+    policy, is_code, size = struct.unpack("<??I", _read(6))
+    text = _read(size)
     try:
-        if kind in (WITH_POLICY, WITHOUT_POLICY):
-            code = compiled(text.decode("utf-8"), policy)
-            made = marshal.dumps(code)
-        else:
-            code, made = marshal.loads(text), b""
+        code = marshal.loads(text) if is_code else compiled(text.decode("utf-8"), policy)
+        made = b"" if is_code else marshal.dumps(code)  # for the next process
     except Refused as error:
         _fail(b"P", error)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
