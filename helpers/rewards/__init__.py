@@ -2,6 +2,7 @@
 
 from helpers.rewards.matmul import (
     MATMUL_REWARDS,
+    behaviours,
     correctness_check,
     extract_code,
     function_works,
@@ -13,6 +14,7 @@ from helpers.rewards.matmul import (
 
 __all__ = [
     "MATMUL_REWARDS",
+    "behaviours",
     "correctness_check",
     "extract_code",
     "function_works",

@@ -1,11 +1,14 @@
 """Examines programs, one call after the other: fresh matrices, a process of its own, a checked answer, a clock."""
 
+import hashlib
 import time
 from contextlib import suppress
 from math import prod
 
+import numpy as np
+
 from helpers.sandbox.process import Call, Gone, Probe
-from helpers.sandbox.products import HELDOUT_SIZES, draw, draw_heldout, is_exact_product, is_product
+from helpers.sandbox.products import CONTRACTS, HELDOUT_SIZES, draw, draw_heldout, is_exact_product, is_product
 from helpers.sandbox.trial import SLOW, Program
 
 #: What the speed of a program is measured against: the plain way, in pure Python.
@@ -23,6 +26,7 @@ def matmul(A, B):
 """
 FRESH = 0.005  # seconds for which a look at the machine is good
 _PROBED = (4, 64, 64)  # what the plain way computes over and over, to say what the machine is like
+BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
 
 class Examiner:
@@ -73,14 +77,36 @@ class Examiner:
         trial.slow = trial.slow or seconds > SLOW * max(before, after) * prod(trial.timed) / prod(_PROBED)
         trial.count(best(self.states))
 
-    def heldout(self, source):
-        """1.0 if a program answers calls that no verdict rests on rightly, else 0.0."""
+    def heldout(self, item):
+        """1.0 if a program answers calls that no verdict rests on rightly, else 0.0. item: (source, contract name)."""
+        source, contract = item
         program = Program(source)
-        try:
-            answers = [self._answer(program, lambda s=sizes: draw_heldout(self.rng, s)) for sizes in HELDOUT_SIZES]
-        except Gone:
-            return 0.0
-        return float(all(is_exact_product(c, a, b) for (a, b), c, _ in answers))
+        for sizes in HELDOUT_SIZES:
+            try:
+                (a, b), c, _ = self._answer(program, CONTRACTS[contract], lambda s=sizes: draw_heldout(self.rng, s))
+            except Gone:
+                return 0.0
+            if not is_exact_product(c, a, b):
+                return 0.0
+        return 1.0
+
+    def behaviour(self, item):
+        """Describe what a program does with fixed inputs: a hash of its answers, or the kind of its failure.
+
+        item: (source, contract name). Right or wrong makes no difference.
+        """
+        source, contract = item
+        program = Program(source)
+        rng = np.random.default_rng(0)
+        answers = hashlib.sha256()
+        for sizes in BEHAVIOUR_SIZES:
+            inputs = draw(rng, sizes, exact=True)
+            try:
+                _, c, _ = self._answer(program, CONTRACTS[contract], lambda inputs=inputs: inputs)
+            except Gone as gone:
+                return str(gone).partition(":")[0]  # "NameError" without the name
+            answers.update(c.tobytes())
+        return answers.hexdigest()
 
     def _state(self, fresh=0.0):
         """CPU seconds that the plain way takes now, or took `fresh` seconds ago at most."""
@@ -96,17 +122,22 @@ class Examiner:
 
     def _call(self, trial, sizes, exact):
         """`(CPU seconds, what is wrong or "")` of one call."""
-        (a, b), c, seconds = self._answer(trial.program, lambda: draw(self.rng, sizes, exact))
+        (a, b), c, seconds = self._answer(trial.program, trial.contract, lambda: draw(self.rng, sizes, exact))
         n, k, m = sizes
         return seconds, "" if is_product(c, a, b, exact) else f"wrong product for {n}x{k} times {k}x{m}"
 
-    def _answer(self, program, draw_inputs):
-        """`(inputs, answer, CPU seconds)` of one process. Raises Gone if there is none."""
+    def _answer(self, program, contract, draw_inputs):
+        """`((a, b), product, CPU seconds)` of one process. Raises Gone if there is no answer.
+
+        contract: how the program gets `a` [n, k] and `b` [k, m] and gives the product [n, m].
+        """
         with Call(self.starter, self.core) as call:
             program.open(call)
             call.load()
-            inputs = draw_inputs()  # the program is loaded: it cannot know them
-            return inputs, call.multiply(*inputs), call.seconds
+            a, b = draw_inputs()  # the program is loaded: it cannot know them
+            shape = contract.answer_shape(a.shape[0], b.shape[1])
+            answer = call.answer(*contract.operands(a, b), shape)
+            return (a, b), contract.product(answer), call.seconds
 
 
 def best(states):

@@ -256,12 +256,11 @@ class Call:
         self.write(b"G")
         self._expect(b"R")
 
-    def multiply(self, a, b):
-        """The product of float64 matrices `a`, `b`, as the program has it; exactly 8 n m bytes are an answer."""
-        (n, k), m = a.shape, b.shape[1]
-        self.write(struct.pack("<III", n, k, m) + a.tobytes() + b.tobytes())
+    def answer(self, a, b, shape):
+        """The program's answer to the float64 matrices `a` and `b`: float64 of `shape`, and not a byte more."""
+        self.write(_inputs(a, b, shape))
         self._expect(b"O")
-        answer = self.read(8 * n * m)
+        answer = self.read(8 * shape[0] * shape[1])
         with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
             os.setpriority(os.PRIO_PROCESS, self.pid, 19)
         self.seconds = self.clock() - self.started
@@ -269,7 +268,7 @@ class Call:
         with suppress(BlockingIOError):
             if os.read(self.from_child, 1):
                 raise Gone("it wrote more than its answer")
-        return np.frombuffer(answer).reshape(n, m)
+        return np.frombuffer(answer).reshape(shape)
 
 
 class Probe(Call):
@@ -282,7 +281,7 @@ class Probe(Call):
         try:
             self.compile(source.encode(), policy=True, is_code=False)
             self.load()
-            self.write(struct.pack("<III", *a.shape, b.shape[1]) + a.tobytes() + b.tobytes())
+            self.write(_inputs(a, b, (a.shape[0], b.shape[1])))
         except Gone as gone:
             raise OSError(f"our own program does not run: {gone}") from gone
 
@@ -293,6 +292,11 @@ class Probe(Call):
         self.write(b".")
         self.read(1)
         return self.clock() - started
+
+
+def _inputs(a, b, shape):
+    """The bytes of one call: the shapes of both operands and of the answer, then the operands, row after row."""
+    return struct.pack("<6I", *a.shape, *b.shape, *shape) + a.tobytes() + b.tobytes()
 
 
 def _printable(data):

@@ -1,6 +1,7 @@
 """Matrices nobody can know beforehand, and whether an answer is their product."""
 
 import operator
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,35 @@ SMALL_SIZES, TIMED_SIZES = (2, 10), (60, 69)
 HELDOUT_SIZES = (1, 1, 1), (1, 97, 2), (23, 1, 17), (11, 40, 9)
 LARGEST_INTEGER = 30_000  # sums of their products stay below 2^53, inside Strassen's and Winograd's methods too
 ULP = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Contract:
+    """How a program gets its operands and gives its result: as lists of rows, or of columns where a field is True."""
+
+    a_columns: bool = False
+    b_columns: bool = False
+    result_columns: bool = False
+
+    def operands(self, a, b):
+        """`a` [n, k] and `b` [k, m] as the program gets them."""
+        return (a.T if self.a_columns else a), (b.T if self.b_columns else b)
+
+    def product(self, answer):
+        """The product [n, m] that an answer of the program stands for."""
+        return answer.T if self.result_columns else answer
+
+    def answer_shape(self, n, m):
+        """Shape of the answer for a product [n, m]."""
+        return (m, n) if self.result_columns else (n, m)
+
+
+CONTRACTS = {
+    "rows": Contract(),
+    "a_columns": Contract(a_columns=True),
+    "b_columns": Contract(b_columns=True),
+    "result_columns": Contract(result_columns=True),
+}
 
 
 def draw_sizes(rng):

@@ -13,10 +13,11 @@ from statistics import median
 
 import numpy as np
 
-from helpers.runtime import UserError
+from helpers.runtime import UserError, did_you_mean
 from helpers.sandbox.canaries import CANARIES, LOST, REFUSED
 from helpers.sandbox.examiner import BASELINE, Examiner, best
 from helpers.sandbox.process import LEVELS
+from helpers.sandbox.products import CONTRACTS
 from helpers.sandbox.trial import Trial
 
 ATTEMPTS = 2  # at a step of judging, where the sandbox itself fails
@@ -64,38 +65,59 @@ class Sandbox:
     def __exit__(self, *_):
         self.close()
 
-    def judge(self, source):
+    def judge(self, source, contract="rows"):
         """The `Verdict` on one program text."""
-        return self.judge_many([source])[0]
+        return self.judge_many([source], contracts=[contract])[0]
 
-    def judge_many(self, sources, policy=True):
+    def judge_many(self, sources, policy=True, contracts=None):
         """One `Verdict` per text, in order; equal texts are judged separately.
 
         The timed calls of a program do not follow each other: a disturbance rarely meets all of them.
         policy: False leaves the first wall out and gives programs all of Python, to try the second alone.
+        contracts: for each text the name of its contract (`CONTRACTS`); default: all "rows".
         """
-        sources = [sources] if isinstance(sources, str) else list(sources)
-        if not all(isinstance(source, str) for source in sources):
-            raise UserError("The sandbox judges program texts: give it a str, or a list of them.")
-        trials = self._try(sources, policy)
+        trials = self._try(self._items(sources, contracts), policy)
         for _ in range(ATTEMPTS):
             self.plain = self.plain or self._calibrate()  # anew for a new zygote
         plain, now = self.plain, best(self.states)
         return [trial.verdict(self.level, now, plain * now * prod(trial.timed)) for trial in trials]
 
-    def check_many(self, sources):
-        """For each program 1.0 if it stands a test that is no part of the verdict, else 0.0; None: not known."""
-        return self._each(Examiner.heldout, sources, failed=lambda source, reason: None)
+    def check_many(self, sources, contracts=None):
+        """For each program 1.0 if it passes a test that is no part of the verdict, else 0.0; None: not known."""
+        return self._each(Examiner.heldout, self._items(sources, contracts), failed=lambda item, reason: None)
+
+    def behaviours(self, sources, contracts=None):
+        """For each program a text that says what it does with fixed inputs, equal where two do the same.
+
+        None: not known, as the sandbox failed.
+        """
+        return self._each(Examiner.behaviour, self._items(sources, contracts), failed=lambda item, reason: None)
+
+    def _items(self, sources, contracts):
+        """[(source, contract name)]. Raises UserError for what is no text or no contract."""
+        sources = [sources] if isinstance(sources, str) else list(sources)
+        contracts = ["rows"] * len(sources) if contracts is None else list(contracts)
+        if not all(isinstance(source, str) for source in sources):
+            raise UserError("The sandbox judges program texts: give it a str, or a list of them.")
+        if len(contracts) != len(sources):
+            raise UserError(f"There are {len(sources)} programs and {len(contracts)} contracts: give one for each.")
+        for contract in contracts:
+            if contract not in CONTRACTS:
+                known = ", ".join(CONTRACTS)
+                raise UserError(
+                    f"There is no contract '{contract}'{did_you_mean(contract, CONTRACTS)}: choose {known}."
+                )
+        return list(zip(sources, contracts))
 
     def _calibrate(self):
         """CPU seconds of the plain way for one multiplication and addition, where a look at the machine takes one;
         0 where the sandbox fails."""
-        trials = self._try([BASELINE] * CALIBRATIONS, policy=True)
+        trials = self._try(self._items([BASELINE] * CALIBRATIONS, None), policy=True)
         now = best(self.states)
         return median(trial.verdict(self.level, now, 1.0).cpu_seconds / now / prod(trial.timed) for trial in trials)
 
-    def _try(self, sources, policy):
-        trials = [Trial(source, self.rng, policy) for source in sources]
+    def _try(self, items, policy):
+        trials = [Trial(source, self.rng, policy, contract) for source, contract in items]
         self._each(Examiner.check, trials, failed=Trial.broke)
         while left := [trial for trial in trials if not trial.ended]:
             self._each(Examiner.time, left, failed=Trial.broke)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from helpers.sandbox.process import Gone
-from helpers.sandbox.products import draw_sizes
+from helpers.sandbox.products import CONTRACTS, draw_sizes
 
 TIMED_CALLS, MOST_TIMED_CALLS = 3, 7
 AGREE = 1.05  # two timings that are no further apart say the same
@@ -60,8 +60,9 @@ class Trial:
     that it left alone is the program's time.
     """
 
-    def __init__(self, source, rng, policy=True):
+    def __init__(self, source, rng, policy=True, contract="rows"):
         self.program = Program(source, policy)
+        self.contract = CONTRACTS[contract]
         self.small, self.timed = draw_sizes(rng)
         self.ended, self.failure = False, {}
         self.calls, self.slow = 0, False

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from helpers.rewards import MATMUL_REWARDS, extract_code, heldout_check, judge
+from helpers.rewards import MATMUL_REWARDS, behaviours, correctness_check, extract_code, heldout_check, judge
 from helpers.rewards.matmul import Judge, is_cheat, speed_reward, too_fast
 from helpers.runtime import UserError
 from helpers.sandbox import BASELINE, Verdict
@@ -83,7 +83,31 @@ def test_the_four_share_one_verdict():
     """Judging four times would time each program four times, and cost four times as much."""
     completions = [message(GOOD), message(WRONG)]
     first = judge(completions)
-    assert judge(completions) is first and judge([message(WRONG), message(GOOD)]) is not first
+    again = judge(completions) + judge([message(WRONG), message(GOOD)])[::-1]
+    assert [id(verdict) for verdict in again] == 2 * [id(verdict) for verdict in first]
+
+
+def test_a_verdict_is_remembered_with_its_contract():
+    """The same text is right under one contract and wrong under another; a verdict remembered by its text alone would
+    pay it for both, in one batch or in two."""
+    adapted = GOOD.replace("    n, k, m", "    B = list(zip(*B))\n    n, k, m")
+    completions = [message(GOOD), message(GOOD), message(adapted), message(adapted)]
+    contract = ["rows", "b_columns", "rows", "b_columns"]
+    assert correctness_check([None] * 4, completions, contract=contract) == [1.0, 0.0, 0.0, 1.0]
+    assert correctness_check([None], completions[:1], contract=["b_columns"]) == [0.0]
+    assert correctness_check([None], completions[:1], contract=["rows"]) == [1.0]
+    assert correctness_check([None], completions[:1]) == [1.0]
+
+
+def test_no_more_than_so_many_verdicts_are_remembered(monkeypatch):
+    """A run of days must not fill the memory; what the batch needs is there all the same."""
+    monkeypatch.setattr("helpers.rewards.matmul.MOST_REMEMBERED", 2)
+    texts = [f"```python\ndef matmul(A, B):\n    return {n}\n```" for n in range(5)]
+    for text in texts:
+        judge([message(text), message(GOOD)])
+    assert len(judge.verdicts) <= 4
+    assert len(judge([message(text) for text in texts])) == 5
+    judge.forget()
 
 
 def test_other_batches_do_not_matter():
@@ -101,16 +125,16 @@ def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
     """None for what could not be judged; a sentence where that is all of it, which would train on nothing."""
     other = "def matmul(A, B): return 1"
 
-    def judged(self, codes):
+    def judged(self, codes, contracts):
         return [Verdict(judged=code.strip() == other, reason="the sandbox failed: x") for code in codes]
 
-    monkeypatch.setattr(judge, "batch", None)
+    judge.forget()
     monkeypatch.setattr(type(judge.sandbox), "judge_many", judged)
     completions = [message(GOOD), message(f"```\n{other}\n```")]
     assert all(f(prompts=[None] * 2, completions=completions)[0] is None for f in MATMUL_REWARDS)
-    with pytest.raises(UserError, match="No program could be judged: the sandbox failed: x. Mend that"):
+    with pytest.raises(UserError, match="No program could be judged: the sandbox failed: x. Fix that"):
         judge(completions[:1])
-    monkeypatch.setattr(judge, "batch", None)
+    judge.forget()
 
 
 def test_what_is_said_of_each_completion():
@@ -134,6 +158,8 @@ def test_heldout_check_finds_what_no_reward_does():
     slow = GOOD.replace("s = 0.0", "s = sum([0.0] * 300)")
     completions = [message(text) for text in (small, fast, slow, WRONG)]
     assert heldout_check([None] * 4, completions) == [0.0, 1.0, None, None]
+    # two copies are one program: 158 "programs" were counted in 40 steps of two
+    assert heldout_check([None] * 6, [*completions[:2], *completions]) == [0.0, 1.0, None, None, None, None]
     assert [f([None] * 4, completions)[0] for f in MATMUL_REWARDS[:3]] == [0.5, 0.0, 1.0]
 
 
@@ -151,3 +177,12 @@ def test_a_syntax_error_is_no_cheat():
         False,
         False,
     ]
+
+
+def test_behaviours_of_completions():
+    """What the control "majority" compares; an answer without a program behaves like another without one."""
+    renamed = GOOD.replace("s = 0.0", "total = 0.0").replace("s +=", "total +=").replace("= s", "= total")
+    completions = [message(text) for text in (GOOD, renamed, WRONG, CRASHING, "no code", "none here")]
+    found = behaviours([None] * 6, completions)
+    assert found[0] == found[1] and found[4] == found[5] == "no program" and len(set(found)) == 4
+    assert behaviours([None], completions[:1], contract=["a_columns"]) != found[:1]

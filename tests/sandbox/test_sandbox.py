@@ -121,7 +121,7 @@ def test_a_slow_program_is_timed_once(sandbox):
     slow = REFERENCE.replace(
         "    return", "    for _ in range(6): [[x * y for x in row for y in range(64)] for row in A]\n    return"
     )
-    (trial,) = sandbox._try([slow], policy=True)
+    (trial,) = sandbox._try([(slow, "rows")], policy=True)
     assert trial.calls == 3 and len(trial.samples) == 1 and not trial.failure
 
 

@@ -111,14 +111,15 @@ def serve_call(seccomp, trusted=False):
     except BaseException as error:
         _fail(b"X", error)
     _write(b"R")
-    n, k, m = struct.unpack("<III", _read(12))
-    a, b = _matrix(n, k), _matrix(k, m)
+    a_rows, a_columns, b_rows, b_columns, rows, columns = struct.unpack("<6I", _read(24))
+    a = _matrix(a_rows, a_columns)
+    b = _matrix(b_rows, b_columns)
     while trusted:
         _read(1)
         function(a, b)
         _write(b"O")
     try:
-        answer = to_bytes(function(a, b), n, m)
+        answer = to_bytes(function(a, b), rows, columns)
     except BaseException as error:
         _fail(b"X", error)
     _write(b"O" + answer)

@@ -1,0 +1,68 @@
+"""Contracts: how a program gets its operands and gives its result."""
+
+import pytest
+
+from helpers import UserError
+from helpers.sandbox import BASELINE, CONTRACTS, Sandbox
+
+#: contract -> what to put around a product of lists of rows, so that it keeps the contract
+ADAPTED = {
+    "rows": BASELINE,
+    "a_columns": BASELINE.replace("    n, k, m", "    A = list(zip(*A))\n    n, k, m"),
+    "b_columns": BASELINE.replace("    n, k, m", "    B = list(zip(*B))\n    n, k, m"),
+    "result_columns": BASELINE.replace("return C", "return list(zip(*C))"),
+}
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_program_is_right_under_its_own_contract_only(sandbox, contract):
+    """One fixed answer would else solve every prompt."""
+    others = [name for name in CONTRACTS if name != contract]
+    assert sandbox.judge(ADAPTED[contract], contract).correct
+    verdicts = sandbox.judge_many([ADAPTED[contract]] * len(others), contracts=others)
+    assert [verdict.judged and verdict.correct for verdict in verdicts] == [False] * len(others)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_speed_is_compared_for_the_same_product(sandbox, contract):
+    """A transposition is one pass over 64 x 64 numbers beside 64 of them: no contract may pay for itself."""
+    speeds = sorted(
+        verdict.speedup for verdict in sandbox.judge_many([ADAPTED[contract]] * 8, contracts=[contract] * 8)
+    )
+    assert 0.9 < speeds[4] < 1.1, speeds
+
+
+def test_the_held_out_check_keeps_the_contract(sandbox):
+    names = list(CONTRACTS)
+    programs = [ADAPTED[name] for name in names]
+    assert sandbox.check_many(programs, names) == [1.0] * 4
+    assert sandbox.check_many(programs, names[1:] + names[:1]) == [0.0] * 4
+
+
+def test_behaviour_is_what_a_program_does(sandbox):
+    """Equal for two ways to the same results, right or wrong, and for the same failure; another for another."""
+    minus = BASELINE.replace("+=", "-=")
+    programs = [
+        BASELINE,
+        "def matmul(A, B):\n    return [[sum(x * y for x, y in zip(r, c)) for c in zip(*B)] for r in A]",
+        minus,
+        minus.replace("s = 0.0", "s = -0.0"),
+        "def matmul(A, B):\n    return nothing",
+        "def matmul(A, B):\n    x = 1\n    return nowhere",
+        "def matmul(A, B):\n    return [[sum(A)]]",
+        "import numpy\ndef matmul(A, B):\n    return numpy.dot(A, B)",
+    ]
+    found = sandbox.behaviours(programs)
+    assert found[0] == found[1] and found[2] == found[3] and found[4] == found[5]
+    assert len(set(found)) == 5
+    assert found == sandbox.behaviours(programs)  # the inputs are fixed
+    assert found[4] == "NameError" and found[7] == "numpy is not pure Python"
+    assert sandbox.behaviours([BASELINE], ["b_columns"]) != found[:1]
+
+
+def test_mistakes_of_a_caller_are_sentences():
+    with Sandbox(workers=1) as sandbox:
+        with pytest.raises(UserError, match=r"no contract 'row' \(did you mean 'rows'\?\): choose rows, a_columns"):
+            sandbox.judge_many([BASELINE], contracts=["row"])
+        with pytest.raises(UserError, match="2 programs and 1 contracts: give one for each"):
+            sandbox.judge_many([BASELINE] * 2, contracts=["rows"])
