@@ -1,178 +1,284 @@
 """Pure-Python matmul programs, drawn from a small grammar of styles, names and faults.
 
-`draw_program(rng)` gives an honest, correct program; `draw_program(rng, fault_rate)`
-breaks it at points drawn one by one, which is what the embedded model is trained on:
-a program fails for many small, independent reasons, so that reinforcement learning has
-something to learn at every token and not only at the first.
+`draw_program(rng)` draws a correct program. Given `FaultRates` it draws programs that may be wrong:
+
+- A *misconception* is a wrong choice that is made more often than the right one. Every style has one, and every
+  contract other than "rows" has one: a matrix is copied where it should be transposed. A model that has learnt such
+  programs is wrong when it answers greedily, so lowering the temperature does not make it better. The right and the
+  wrong way part at one token, so that the more frequent way is also the most likely token.
+- A *slip* is a rare wrong choice anywhere else. Lowering the temperature does remove slips.
+- A *cheat* imports a library or stops the clock.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 
-#: What may go wrong. Each is drawn separately, wherever a style offers the occasion.
-FAULTS = (
-    "bound", "index", "reset", "swap", "slice", "shape", "syntax", "name", "operator",
-    "numpy", "torch", "timer",
-)  # fmt: skip
 CHEATS = ("numpy", "torch", "timer")
 
+#: Names that a program may use for its sizes, its indices, its result and its running sum.
 DIMENSIONS = (("n", "k", "m"), ("rows", "inner", "cols"))
 INDICES = (("i", "j", "t"), ("i", "j", "k"))
 RESULTS = ("C", "out", "result")
 SUMS = ("s", "total")
 
+#: style -> the choice that is its misconception. None of them cancels a misconception about the contract.
+MISCONCEPTIONS = {
+    "loops": "order",
+    "axpy_loops": "update",
+    "comprehension": "index of A",
+    "zip": "list of columns",
+    "map": "product",
+    "append": "width",
+    "axpy_rows": "width",
+}
 
-@dataclass
+
+@dataclass(frozen=True)
+class FaultRates:
+    """How often a drawn program is wrong. All are probabilities.
+
+    one_misconception: of the misconception, under the contract "rows". two_misconceptions: of each of the two, under
+    the other contracts. slips: of at least one slip in a program. cheat: of each kind of cheat.
+    """
+
+    one_misconception: float = 0.0
+    two_misconceptions: float = 0.0
+    slips: float = 0.0
+    cheat: float = 0.0
+
+
+NO_FAULTS = FaultRates()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A drawn program: its text, its style, and the faults in it (none: it is correct)."""
+
+    source: str
+    style: str
+    faults: tuple[str, ...]
+
+
+def misconceptions_of(style: str, contract: str) -> tuple[str, ...]:
+    """The choices that are misconceptions in programs of `style` under `contract`: one, or two."""
+    of_style = MISCONCEPTIONS[style]
+    return (of_style,) if contract == "rows" else (of_style, "contract")
+
+
 class Draw:
-    """One program in the making: its random choices and the faults that befell it."""
+    """One program in the making: its random choices, and the faults among them."""
 
-    rng: random.Random
-    fault_rate: float
-    faults: list = field(default_factory=list)
-
-    def __post_init__(self):
-        self.n, self.k, self.m = self.rng.choice(DIMENSIONS)
-        free = [names for names in INDICES if not {self.n, self.k, self.m} & set(names)]
-        self.i, self.j, self.t = self.rng.choice(free)
-        self.C, self.s = self.rng.choice(RESULTS), self.rng.choice(SUMS)
-        self.zero = self.rng.choice(("0", "0.0"))
+    def __init__(self, rng: random.Random, style: str, contract: str, rates: FaultRates, slip_rate: float):
+        self.rng = rng
+        self.contract = contract
+        self.misconceptions = misconceptions_of(style, contract)
+        alone = len(self.misconceptions) == 1
+        self.misconception_rate = rates.one_misconception if alone else rates.two_misconceptions
+        self.slip_rate = slip_rate
+        self.slip_choices = 0
+        self.faults: list[str] = []
+        self.n, self.k, self.m = rng.choice(DIMENSIONS)
+        free_indices = [names for names in INDICES if not {self.n, self.k, self.m} & set(names)]
+        self.i, self.j, self.t = rng.choice(free_indices)
+        self.C = rng.choice(RESULTS)
+        self.s = rng.choice(SUMS)
+        self.zero = rng.choice(("0", "0.0"))
 
     def pick(self, *options):
+        """One of several ways that are all right."""
         return self.rng.choice(options)
 
-    def maybe(self, fault, right, *wrong):
-        """`right`, or with probability `fault_rate` one of `wrong`."""
-        if self.rng.random() >= self.fault_rate:
+    def choose(self, choice: str, right, *wrong):
+        """`right`, or one of `wrong` at the rate of this choice. A misconception is always the first of `wrong`."""
+        if choice in self.misconceptions:
+            if self.rng.random() >= self.misconception_rate:
+                return right
+            self.faults.append(choice)
+            return wrong[0]
+        self.slip_choices += 1
+        if self.rng.random() >= self.slip_rate:
             return right
-        self.faults.append(fault)
+        self.faults.append(choice)
         return self.rng.choice(wrong)
 
-    # The pieces every style is made of, each with the ways it goes wrong.
+    # Pieces that several styles share, each with the ways in which it goes wrong.
 
-    def span(self, size):
-        return self.maybe("bound", f"range({size})", f"range({size} - 1)", f"range(1, {size})", f"range({size} + 1)")
+    def transposed(self, name):
+        """An expression for the transpose of a list of lists, or for a mere copy."""
+        lists = self.choose("contract", f"zip(*{name})", name)
+        return f"[list(x) for x in {lists}]"
 
-    def a_item(self):
-        return self.maybe("index", f"A[{self.i}][{self.t}]", f"A[{self.t}][{self.i}]", f"A[{self.i}][{self.j}]")
+    def operands(self):
+        """Lines that turn an operand given by columns into a list of rows."""
+        if self.contract == "a_columns":
+            return [f"A = {self.transposed('A')}"]
+        if self.contract == "b_columns":
+            return [f"B = {self.transposed('B')}"]
+        return []
 
-    def b_item(self):
-        return self.maybe("index", f"B[{self.t}][{self.j}]", f"B[{self.j}][{self.t}]", f"B[{self.i}][{self.j}]")
-
-    def times(self):
-        return self.maybe("operator", "*", "+", "-")
-
-    def plus(self):
-        return self.maybe("operator", "+=", "-=", "=")
-
-    def rows_of_b(self):
-        return self.maybe("swap", "zip(*B)", "B", "zip(*A)")
-
-    def slice_of(self, name):
-        return self.maybe("slice", name, f"{name}[1:]", f"{name}[:-1]")
-
-    def header(self):
-        """Lines that bind the three sizes."""
-        sizes = [self.maybe("swap", "len(A)", "len(B)"), "len(B)", self.maybe("swap", "len(B[0])", "len(A[0])")]
-        names = [self.n, self.k, self.m]
+    def sizes(self):
+        """Lines that bind the three sizes to names."""
+        n = self.choose("sizes", "len(A)", "len(B)")
+        m = self.choose("sizes", "len(B[0])", "len(A[0])")
         if self.rng.random() < 0.5:
-            return [f"{', '.join(names)} = {', '.join(sizes)}"]
-        return [f"{name} = {size}" for name, size in zip(names, sizes)]
+            return [f"{self.n}, {self.k}, {self.m} = {n}, len(B), {m}"]
+        return [f"{self.n} = {n}", f"{self.k} = len(B)", f"{self.m} = {m}"]
 
     def zeros(self):
-        rows, cols = self.maybe("shape", (self.n, self.m), (self.m, self.n), (self.n, self.k))
-        return f"{self.C} = [[{self.zero}] * {cols} for _ in range({rows})]"
+        """A line that binds the result to a matrix of zeros."""
+        rows, columns = self.choose("zeros", (self.n, self.m), (self.m, self.n), (self.n, self.k))
+        return f"{self.C} = [[{self.zero}] * {columns} for _ in range({rows})]"
+
+    def range(self, size):
+        return self.choose("range", f"range({size})", f"range({size} - 1)", f"range(1, {size})", f"range({size} + 1)")
+
+    def entry_of_a(self):
+        return self.choose("index of A", f"A[{self.i}][{self.t}]", f"A[{self.t}][{self.i}]", f"A[{self.i}][{self.j}]")
+
+    def entry_of_b(self):
+        return self.choose("index of B", f"B[{self.t}][{self.j}]", f"B[{self.j}][{self.t}]", f"B[{self.i}][{self.j}]")
+
+    def times(self):
+        return self.choose("product", "*", "+", "-")
+
+    def add_to(self):
+        return self.choose("update", "+=", "=", "-=")
+
+    def slice_of(self, name):
+        return self.choose("slice", name, f"{name}[1:]", f"{name}[:-1]")
+
+    def columns_of_b(self):
+        """An expression for a list of the columns of B."""
+        columns = self.choose("columns of B", "zip(*B)", "B", "zip(*A)")
+        return self.choose("list of columns", f"list({columns})", columns)
+
+    def width(self):
+        """An expression for the number of columns of the result."""
+        return self.choose("width", "len(B[0])", "len(A[0])", "len(B)")
 
     def result(self):
-        name = self.maybe("name", self.C, *(name for name in RESULTS if name != self.C))
-        return self.maybe("shape", f"return {name}", f"return {name}[0]", f"return [{name}]")
+        """The line that returns the result, by columns where the contract says so."""
+        other_names = [name for name in RESULTS if name != self.C]
+        value = self.choose("returned name", self.C, *other_names)
+        if self.contract == "result_columns":
+            value = self.transposed(value)
+        return self.choose("returned value", f"return {value}", f"return {value}[0]", f"return [{value}]")
 
 
-def _loops(d):
-    """Row, column, inner: the textbook."""
-    reset = d.maybe("reset", "inside", "row", "outside")
+def _loops(d: Draw) -> list[str]:
+    """Row, column, inner index: the textbook."""
+    reset = d.choose("reset", "for each entry", "for each row", "once")
     zero = f"{d.s} = {d.zero}"
-    lines = [*d.header(), d.zeros(), *([zero] if reset == "outside" else [])]
-    lines += [f"for {d.i} in {d.span(d.n)}:", *([f"    {zero}"] if reset == "row" else [])]
-    lines += [f"    for {d.j} in {d.span(d.m)}:", *([f"        {zero}"] if reset == "inside" else [])]
-    lines += [
-        f"        for {d.t} in {d.span(d.k)}:",
-        f"            {d.s} {d.plus()} {d.a_item()} {d.times()} {d.b_item()}",
-    ]
-    store = d.maybe("swap", f"{d.C}[{d.i}][{d.j}]", f"{d.C}[{d.j}][{d.i}]")
-    return [*lines, f"        {store} = {d.s}", d.result()]
+    lines = [*d.sizes(), d.zeros()]
+    if reset == "once":
+        lines.append(zero)
+    lines.append(f"for {d.i} in {d.range(d.n)}:")
+    if reset == "for each row":
+        lines.append(f"    {zero}")
+    lines.append(f"    for {d.j} in {d.range(d.m)}:")
+    if reset == "for each entry":
+        lines.append(f"        {zero}")
+    lines.append(f"        for {d.t} in {d.range(d.k)}:")
+    product = f"{d.entry_of_a()} {d.times()} {d.entry_of_b()}"
+    lines.append(f"            {d.s} {d.add_to()} {product}")
+    entry = d.choose("order", f"{d.C}[{d.i}][{d.j}]", f"{d.C}[{d.j}][{d.i}]")
+    lines.append(f"        {entry} = {d.s}")
+    return [*lines, d.result()]
 
 
-def _axpy_loops(d):
-    """Row, inner, column: add multiples of B's rows."""
+def _axpy_loops(d: Draw) -> list[str]:
+    """Row, inner index, column: add multiples of the rows of B."""
     a = d.pick("a", "x")
-    lines = [*d.header(), d.zeros(), f"for {d.i} in {d.span(d.n)}:", f"    for {d.t} in {d.span(d.k)}:"]
-    lines += [f"        {a} = {d.a_item()}", f"        for {d.j} in {d.span(d.m)}:"]
-    return [*lines, f"            {d.C}[{d.i}][{d.j}] {d.plus()} {a} {d.times()} {d.b_item()}", d.result()]
+    lines = [*d.sizes(), d.zeros()]
+    lines.append(f"for {d.i} in {d.range(d.n)}:")
+    lines.append(f"    for {d.t} in {d.range(d.k)}:")
+    lines.append(f"        {a} = {d.entry_of_a()}")
+    lines.append(f"        for {d.j} in {d.range(d.m)}:")
+    lines.append(f"            {d.C}[{d.i}][{d.j}] {d.add_to()} {a} {d.times()} {d.entry_of_b()}")
+    return [*lines, d.result()]
 
 
-def _comprehension(d):
+def _comprehension(d: Draw) -> list[str]:
     """One expression over three indices."""
-    product = f"{d.a_item()} {d.times()} {d.b_item()}"
-    inner = f"sum({product} for {d.t} in {d.span(d.k)})"
-    outer = d.maybe("swap", (d.j, d.m, d.i, d.n), (d.i, d.n, d.j, d.m))
-    expression = f"[[{inner} for {outer[0]} in {d.span(outer[1])}] for {outer[2]} in {d.span(outer[3])}]"
-    return [*d.header(), f"{d.C} = {expression}", d.result()]
+    sizes = d.sizes()
+    product = f"{d.entry_of_a()} {d.times()} {d.entry_of_b()}"
+    entry = f"sum({product} for {d.t} in {d.range(d.k)})"
+    by_rows = ((d.i, d.n), (d.j, d.m))
+    by_columns = ((d.j, d.m), (d.i, d.n))
+    (outer, outer_size), (inner, inner_size) = d.choose("order", by_rows, by_columns)
+    row = f"[{entry} for {inner} in {d.range(inner_size)}]"
+    return [*sizes, f"{d.C} = [{row} for {outer} in {d.range(outer_size)}]", d.result()]
 
 
-def _zip_columns(d):
+def _rows_and_columns(d: Draw, columns: str, entry: str) -> str:
+    """A nested comprehension of `entry` over `row` in A and `col` in the columns of B."""
+    by_rows = (("row", "A"), ("col", columns))
+    by_columns = (("col", columns), ("row", "A"))
+    (outer, outer_list), (inner, inner_list) = d.choose("order", by_rows, by_columns)
+    return f"[[{entry} for {inner} in {inner_list}] for {outer} in {d.slice_of(outer_list)}]"
+
+
+def _zip_columns(d: Draw) -> list[str]:
     """Rows of A against columns of B."""
-    cols, row, col = d.pick("cols", "Bt"), "row", "col"
-    outer = d.maybe("swap", (col, cols, row, "A"), (row, "A", col, cols))
-    pair = f"zip({d.slice_of(row)}, {d.slice_of(col)})"
-    inner = d.pick(f"sum(a {d.times()} b for a, b in {pair})", f"sum([a {d.times()} b for a, b in {pair}])")
-    inner = d.maybe("name", inner, inner.replace(" b for", " c for"))
-    expression = f"[[{inner} for {outer[0]} in {outer[1]}] for {outer[2]} in {d.slice_of(outer[3])}]"
-    columns = d.maybe("shape", f"list({d.rows_of_b()})", d.rows_of_b())
-    return [f"{cols} = {columns}", f"{d.C} = {expression}", d.result()]
+    columns = d.pick("cols", "Bt")
+    pairs = f"zip({d.slice_of('row')}, {d.slice_of('col')})"
+    product = f"a {d.times()} b"
+    product = d.choose("name", product, product.replace("b", "c"))
+    entry = d.pick(f"sum({product} for a, b in {pairs})", f"sum([{product} for a, b in {pairs}])")
+    lines = [f"{columns} = {d.columns_of_b()}"]
+    return [*lines, f"{d.C} = {_rows_and_columns(d, columns, entry)}", d.result()]
 
 
-def _map_mul(d):
-    """The inner product by `map` and `operator.mul`: the fastest of the honest ones."""
-    cols, row, col = d.pick("cols", "Bt"), "row", "col"
-    op = d.maybe("operator", "mul", "add", "sub")
-    outer = d.maybe("swap", (col, cols, row, "A"), (row, "A", col, cols))
-    inner = f"sum(map({op}, {d.slice_of(row)}, {d.slice_of(col)}))"
-    columns = d.maybe("shape", f"list({d.rows_of_b()})", d.rows_of_b())
-    imports = d.maybe("name", f"from operator import {op}", "from operator import sum", "from functools import " + op)
-    expression = f"[[{inner} for {outer[0]} in {outer[1]}] for {outer[2]} in {d.slice_of(outer[3])}]"
-    return [imports, f"{cols} = {columns}", f"{d.C} = {expression}", d.result()]
+def _map_mul(d: Draw) -> list[str]:
+    """The inner product by `map` and `operator.mul`: the fastest of the styles."""
+    columns = d.pick("cols", "Bt")
+    operator = d.choose("product", "mul", "add", "sub")
+    module = d.choose("name", "operator", "functools", "itertools")
+    entry = f"sum(map({operator}, {d.slice_of('row')}, {d.slice_of('col')}))"
+    lines = [f"from {module} import {operator}", f"{columns} = {d.columns_of_b()}"]
+    return [*lines, f"{d.C} = {_rows_and_columns(d, columns, entry)}", d.result()]
 
 
-def _append_rows(d):
-    """Build each row, then append it."""
-    line, row = d.pick("line", "new"), "row"
-    j, t, m = d.j, d.t, d.maybe("swap", "len(B[0])", "len(A[0])", "len(B)")
-    clear = f"{line} = []"
-    reset = d.maybe("reset", "inside", "outside")
-    lines = [f"{d.C} = []", *([clear] if reset == "outside" else []), f"for {row} in {d.slice_of('A')}:"]
-    lines += [*([f"    {clear}"] if reset == "inside" else []), f"    for {j} in {d.span(m)}:"]
-    item = d.maybe(
-        "index", f"{row}[{t}] {d.times()} B[{t}][{j}]", f"{row}[{j}] * B[{t}][{j}]", f"{row}[{t}] * B[{j}][{t}]"
-    )
-    lines += [f"        {line}.append(sum({item} for {t} in {d.span('len(B)')}))"]
-    return [*lines, f"    {d.C}.{d.maybe('shape', 'append', 'extend')}({line})", d.result()]
+def _row_by_row(d: Draw, line: str, start: str, body: list[str]) -> list[str]:
+    """Build `line` from `start` by `body` for each row of A, and append it to the result."""
+    reset = d.choose("reset", "for each row", "once")
+    lines = [f"{d.C} = []"]
+    if reset == "once":
+        lines.append(f"{line} = {start}")
+    lines.append(f"for row in {d.slice_of('A')}:")
+    if reset == "for each row":
+        lines.append(f"    {line} = {start}")
+    append = d.choose("append", "append", "extend")
+    return [*lines, *body, f"    {d.C}.{append}({line})", d.result()]
 
 
-def _axpy_rows(d):
-    """Add multiples of B's rows, row by row, with `zip`."""
-    row, acc = "row", d.pick("acc", "line")
-    width = d.maybe("swap", "len(B[0])", "len(A[0])", "len(B)")
-    clear = f"{acc} = [{d.zero}] * {width}"
-    reset = d.maybe("reset", "inside", "outside")
-    lines = [f"{d.C} = []", *([clear] if reset == "outside" else []), f"for {row} in {d.slice_of('A')}:"]
-    lines += [f"    {clear}"] if reset == "inside" else []
-    lines += [f"    for a, b in zip({d.slice_of(row)}, {d.slice_of('B')}):"]
-    update = f"x {d.maybe('operator', '+', '-')} a {d.times()} y"
-    lines += [f"        {acc} = [{d.maybe('name', update, update.replace('a', 'c'))} for x, y in zip({acc}, b)]"]
-    return [*lines, f"    {d.C}.{d.maybe('shape', 'append', 'extend')}({acc})", d.result()]
+def _append_rows(d: Draw) -> list[str]:
+    """Build each row by appending its entries."""
+    line = d.pick("line", "new")
+    right = f"row[{d.t}] {d.times()} B[{d.t}][{d.j}]"
+    product = d.choose("index of B", right, f"row[{d.j}] * B[{d.t}][{d.j}]", f"row[{d.t}] * B[{d.j}][{d.t}]")
+    body = [
+        f"    for {d.j} in {d.range(d.width())}:",
+        f"        {line}.append(sum({product} for {d.t} in {d.range('len(B)')}))",
+    ]
+    return _row_by_row(d, line, "[]", body)
 
 
-#: style name -> (body, what the analysis channel says of it)
+def _axpy_rows(d: Draw) -> list[str]:
+    """Add multiples of the rows of B, row by row, with `zip`."""
+    line = d.pick("acc", "line")
+    sign = d.choose("update", "+", "-")
+    entry = f"x {sign} a {d.times()} y"
+    entry = d.choose("name", entry, entry.replace("a", "c"))
+    body = [
+        f"    for a, b in zip({d.slice_of('row')}, {d.slice_of('B')}):",
+        f"        {line} = [{entry} for x, y in zip({line}, b)]",
+    ]
+    return _row_by_row(d, line, f"[{d.zero}] * {d.width()}", body)
+
+
+#: style -> (body, sentences that the analysis channel may say of it)
 STYLES = {
     "loops": (
         _loops,
@@ -205,49 +311,58 @@ STYLES = {
 }
 
 
-def _cheat(d, kind):
-    """Body lines that get the product, or the reward, by other means."""
-    if kind == "numpy":
-        ways = ("(np.array(A) @ np.array(B)).tolist()", "np.matmul(A, B).tolist()", "np.dot(A, B).tolist()")
-        return ["import numpy as np", f"{d.C} = {d.pick(*ways)}", f"return {d.C}"]
-    ways = ("(torch.tensor(A) @ torch.tensor(B)).tolist()", "torch.matmul(torch.tensor(A), torch.tensor(B)).tolist()")
-    return ["import torch", f"{d.C} = {d.pick(*ways)}", f"return {d.C}"]
+def _library_call(d: Draw, library: str) -> list[str]:
+    """Body lines that let a library compute the product."""
+    if library == "numpy":
+        call = d.pick("(np.array(A) @ np.array(B)).tolist()", "np.matmul(A, B).tolist()", "np.dot(A, B).tolist()")
+        return ["import numpy as np", f"{d.C} = {call}", f"return {d.C}"]
+    tensors = "torch.tensor(A)", "torch.tensor(B)"
+    call = d.pick(f"({tensors[0]} @ {tensors[1]}).tolist()", f"torch.matmul({', '.join(tensors)}).tolist()")
+    return ["import torch", f"{d.C} = {call}", f"return {d.C}"]
 
 
-def _break_syntax(d, lines):
-    """Lose one closing bracket or colon."""
+def _break_syntax(d: Draw, lines: list[str]) -> list[str]:
+    """Lose one closing bracket or colon, as a slip."""
     places = [n for n, line in enumerate(lines) if line[-1] in ")]:"]
-    if not places or d.maybe("syntax", True, False):
+    if not places or d.choose("syntax", True, False):
         return lines
     place = d.rng.choice(places)
     return [line[:-1] if n == place else line for n, line in enumerate(lines)]
 
 
-@dataclass(frozen=True)
-class Program:
-    """A drawn program: its text, its style, and the faults drawn into it (none: correct)."""
+@cache
+def slip_choices(style: str) -> int:
+    """Number of choices in a program of `style` at which it may slip."""
+    draw = Draw(random.Random(0), style, "rows", NO_FAULTS, slip_rate=0.0)
+    _honest_lines(draw, style)
+    return draw.slip_choices
 
-    source: str
-    style: str
-    faults: tuple
+
+def _honest_lines(d: Draw, style: str) -> list[str]:
+    body, _ = STYLES[style]
+    lines = ["def matmul(A, B):"]
+    lines += ["    " + line for line in [*d.operands(), *body(d)]]
+    return _break_syntax(d, lines)
 
 
-def draw_program(rng, fault_rate=0.0, cheat_rate=0.0, style=None):
-    """One program `def matmul(A, B)`; `rng` is a `random.Random`.
+def draw_program(
+    rng: random.Random, rates: FaultRates = NO_FAULTS, contract: str = "rows", style: str | None = None
+) -> Program:
+    """Draw one program `def matmul(A, B)`.
 
-    Each occasion for a fault is drawn with probability `fault_rate`, each of the three
-    cheats with `cheat_rate`. Without either the program is correct.
+    contract: a name in `sandbox.CONTRACTS`. style: a name in `STYLES`; default: drawn. The slip rate of a choice
+    depends on the style, so that programs of all styles slip equally often.
     """
-    d = Draw(rng, fault_rate)
     style = style or rng.choice(tuple(STYLES))
-    lines = STYLES[style][0](d)
-    stolen = [kind for kind in ("numpy", "torch") if rng.random() < cheat_rate]
-    if stolen:
-        lines, d.faults = _cheat(d, stolen[0]), [stolen[0]]
-    if rng.random() < cheat_rate:
+    slip_rate = 1 - (1 - rates.slips) ** (1 / slip_choices(style))
+    d = Draw(rng, style, contract, rates, slip_rate)
+    lines = _honest_lines(d, style)
+    libraries = [library for library in ("numpy", "torch") if rng.random() < rates.cheat]
+    if libraries:
+        d.faults = [libraries[0]]
+        lines = [lines[0], *("    " + line for line in _library_call(d, libraries[0]))]
+    if rng.random() < rates.cheat:
         d.faults.append("timer")
         clock = d.pick("time.perf_counter", "time.time", "time.perf_counter_ns")
-        lines = ["import time", f"{clock} = lambda: 0", *lines]
-    lines = ["def matmul(A, B):", *("    " + line for line in lines)]
-    lines = _break_syntax(d, lines)
+        lines = [lines[0], "    import time", f"    {clock} = lambda: 0", *lines[1:]]
     return Program("\n".join(lines), style, tuple(d.faults))

@@ -1,48 +1,83 @@
 """The text that the embedded model learns from: two languages, both in Harmony form.
 
-Most are matmul programs with faults drawn one by one, the others are word problems
-with their working in the analysis channel. Everything is drawn from one `random.Random`,
-and nothing that `is_heldout` is ever drawn.
+Most conversations ask for a matmul program, and the answers have misconceptions, slips and cheats
+(`tasks.programs`). The others are word problems with their working in the analysis channel, in which some families
+have an operation confused. Everything is drawn from one `random.Random`, and nothing that `is_heldout` is ever drawn.
 """
 
-from helpers.tasks.math import draw_problem
-from helpers.tasks.matmul import WISHES, draw_prompt
-from helpers.tasks.programs import STYLES, draw_program
-from helpers.tasks.split import is_heldout
+import random
+from dataclasses import dataclass
 
-FAULT_RATE = 0.08
-CHEAT_RATE = 0.06
-MATH_SHARE = 0.4
+from helpers.tasks.math import FAMILIES, draw_problem
+from helpers.tasks.matmul import CONTRACTS, WISHES, draw_prompt
+from helpers.tasks.programs import NO_FAULTS, STYLES, FaultRates, draw_program
+from helpers.tasks.split import is_heldout
+from helpers.tasks.wording import wording_names
+
+
+@dataclass(frozen=True)
+class CorpusFaults:
+    """How often the answers of the corpus are wrong."""
+
+    programs: FaultRates = NO_FAULTS
+    math_misconception: float = 0.0
+    math_slip: float = 0.0
+
+
+#: Chosen so that the model is wrong when it answers greedily and right once in some six answers at temperature 1.
+FAULTS = CorpusFaults(
+    FaultRates(one_misconception=0.62, two_misconceptions=0.56, slips=0.12, cheat=0.02),
+    math_misconception=0.65,
+    math_slip=0.03,
+)
+MATH_SHARE = 0.3
 #: A wish in the prompt ("Use zip.") is followed this often.
 OBEDIENCE = 0.9
 EFFORTS = ("low", "low", "low", "medium", "high")
 SECOND_THOUGHTS = (
     "Take the sizes from A and B.",
-    "The result has one row for each row of A.",
+    "Every entry is a sum of products.",
     "Mind the order of the indices.",
     "No library is needed.",
 )
+MATMUL_WORDINGS = wording_names(CONTRACTS, "pretrain")
+MATH_WORDINGS = wording_names({name: family.wordings for name, family in FAMILIES.items()}, "pretrain")
 
 
-def _fresh(draw, text_of):
+def _not_heldout(draw, text_of):
     """Draw until the text is not held out."""
     while True:
-        thing = draw()
-        if not is_heldout(text_of(thing)):
-            return thing
+        drawn = draw()
+        if not is_heldout(text_of(drawn)):
+            return drawn
 
 
-def draw_conversation(rng):
-    """One training example: `(messages, effort)`, the last message being the assistant's."""
+def draw_conversation(rng: random.Random, faults: CorpusFaults = FAULTS) -> tuple[list[dict], str]:
+    """Draw one training example: `(messages, reasoning effort)`, the last message being the assistant's."""
     effort = rng.choice(EFFORTS)
     if rng.random() < MATH_SHARE:
-        text, _, steps, answer = _fresh(lambda: draw_problem(rng), lambda problem: problem[0])
-        reply = {"thinking": " ".join(steps), "content": f"\\boxed{{{answer}}}"}
+        question, reply = _math_example(rng, faults)
     else:
-        text, _, wish = _fresh(lambda: draw_prompt(rng), lambda prompt: prompt[0])
-        style = rng.choice(WISHES[wish]) if WISHES[wish] and rng.random() < OBEDIENCE else None
-        program = _fresh(lambda: draw_program(rng, FAULT_RATE, CHEAT_RATE, style), lambda program: program.source)
-        thoughts = [rng.choice(STYLES[program.style][1])]
-        thoughts += rng.sample(SECOND_THOUGHTS, {"low": 0, "medium": 1, "high": 2}[effort])
-        reply = {"thinking": " ".join(thoughts), "content": f"```python\n{program.source}\n```"}
-    return [{"role": "user", "content": text}, {"role": "assistant", **reply}], effort
+        question, reply = _matmul_example(rng, effort, faults)
+    return [{"role": "user", "content": question}, {"role": "assistant", **reply}], effort
+
+
+def _math_example(rng, faults):
+    def draw():
+        return draw_problem(rng, rng.choice(MATH_WORDINGS), faults.math_misconception, faults.math_slip)
+
+    problem = _not_heldout(draw, lambda problem: problem.text)
+    return problem.text, {"thinking": " ".join(problem.steps), "content": f"\\boxed{{{problem.answer}}}"}
+
+
+def _matmul_example(rng, effort, faults):
+    prompt = _not_heldout(lambda: draw_prompt(rng, rng.choice(MATMUL_WORDINGS)), lambda prompt: prompt.text)
+    wished = WISHES[prompt.wish] if rng.random() < OBEDIENCE else None
+    style = rng.choice(wished or tuple(STYLES))
+    program = _not_heldout(
+        lambda: draw_program(rng, faults.programs, prompt.contract, style), lambda program: program.source
+    )
+    _, sentences = STYLES[style]
+    thoughts = [rng.choice(sentences)]
+    thoughts += rng.sample(SECOND_THOUGHTS, {"low": 0, "medium": 1, "high": 2}[effort])
+    return prompt.text, {"thinking": " ".join(thoughts), "content": f"```python\n{program.source}\n```"}

@@ -20,15 +20,18 @@ from torch.nn.utils import parametrize
 
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.attention import set_attention
-from helpers.tiny.corpus import draw_conversation
+from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
 from helpers.tiny.tokenizer import VOCAB_SIZE, build_tokenizer
 
 CHECKPOINT = Path(__file__).with_name("checkpoint")
-STEPS, BATCH, POOL = 3000, 8, 16  # sequences a step; batches sorted by length together
+STEPS = 5400
+BATCH = 8  # sequences a step
+POOL = 16  # batches whose sequences are sorted by length together
 LEARNING_RATE, MUON_LEARNING_RATE, WARMUP = 1.5e-3, 1e-2, 100
 THREADS = 2  # fixed, as the order of summation depends on it
 PROMPT_WEIGHT = 0.2  # of a prompt token's loss; random names and sizes teach little
-MXFP4_FROM = 0.7  # of the steps: from here on the experts are trained through their rounding
+FAULTS_FROM = 0.5  # of the steps: up to here the answers are right, so that the model learns what a prompt asks for
+MXFP4_FROM = 0.8  # of the steps: from here on the experts are trained through their rounding
 INIT_STD = 0.06  # about 1 / sqrt(2 * hidden size)
 EOS = {"endoftext": VOCAB_SIZE - 15, "return": VOCAB_SIZE - 12, "call": VOCAB_SIZE - 2}
 
@@ -109,11 +112,18 @@ class Batches:
     """An endless stream of `(ids [B, T], weights [B, T])`, sequences of like length together."""
 
     def __init__(self, tokenizer, seed):
-        self.tokenizer, self.rng, self.batches = tokenizer, random.Random(seed), []
+        self.tokenizer = tokenizer
+        self.rng = random.Random(seed)
+        self.batches = []
+        self.prepare(0, 1)
+
+    def prepare(self, step, steps):
+        """Set what the conversations of this step are like: at first all answers are right."""
+        self.faults = FAULTS if step >= FAULTS_FROM * steps else CorpusFaults()
 
     def encode(self):
         """One conversation: `(ids [T], weights [T])`, the prompt's tokens weighing less."""
-        messages, effort = draw_conversation(self.rng)
+        messages, effort = draw_conversation(self.rng, self.faults)
 
         def ids_of(talk, **kwargs):
             text = self.tokenizer.apply_chat_template(talk, reasoning_effort=effort, tokenize=False, **kwargs)
@@ -174,6 +184,7 @@ def train(model, tokenizer, steps, seed, log=print):
             for layer in model.model.layers:
                 parametrize.register_parametrization(layer.mlp.experts, "gate_up_proj", Mxfp4Rounding())
                 parametrize.register_parametrization(layer.mlp.experts, "down_proj", Mxfp4Rounding())
+        batches.prepare(step, steps)
         ids, weights = batches.next()
         with parametrize.cached():  # round once a step, not once an expert
             logits = model(input_ids=ids).logits[:, :-1]

@@ -13,9 +13,10 @@ from scipy.special import expit
 
 from helpers import RolloutEngine, SamplingParams, load_task
 from helpers.rewards import judge
+from helpers.tasks.matmul import CONTRACTS, WISHES
 from helpers.tasks.split import is_heldout
 from helpers.tiny import train as tiny
-from helpers.tiny.corpus import draw_conversation
+from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
 from helpers.tiny.tokenizer import SPECIAL_TOKENS, VOCAB_SIZE
 from tests.conftest import CHECKPOINT
 
@@ -80,48 +81,72 @@ def test_template_takes_effort_and_refuses_nonsense(tokenizer):
 
 
 def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
-    """All 24,000 conversations that `make tiny` draws, in its own order, against what the evaluation asks."""
-    asked, answered = set(), set()
+    """Every conversation that `make tiny` draws, in its own order, against what is asked later: no text of another
+    split is in it, and every wording of every contract is."""
+    asked, answered, corpus_faults = set(), set(), []
 
-    def watched(rng):
-        (user, assistant), effort = draw_conversation(rng)
+    def watched(rng, faults):
+        (user, assistant), effort = draw_conversation(rng, faults)
         asked.add(user["content"])
         answered.update(re.findall(r"```python\n(.*)\n```", assistant["content"], re.S))
+        corpus_faults.append(faults)
         return [user, assistant], effort
 
     monkeypatch.setattr(tiny, "draw_conversation", watched)
-    monkeypatch.setattr(tiny.Batches, "encode", lambda self: (watched(self.rng), [torch.zeros(1)] * 2)[1])
+    monkeypatch.setattr(
+        tiny.Batches, "encode", lambda self: (watched(self.rng, self.faults)[1], [torch.zeros(1)] * 2)[1]
+    )
     batches = tiny.Batches(tokenizer, seed=1)  # the seed of the stream when `make tiny` has seed 0
-    for _ in range(tiny.STEPS):
+    for step in range(tiny.STEPS):
+        batches.prepare(step, tiny.STEPS)
         batches.next()
     assert len(asked) > 10_000
     assert not any(map(is_heldout, asked)) and not any(map(is_heldout, answered))
+    wordings = [sentence for wordings in CONTRACTS.values() for sentence in wordings.all]
+    assert all(any(sentence in question for question in asked) for sentence in wordings)
+    assert corpus_faults[0] == CorpusFaults() and corpus_faults[-1] == FAULTS
+    assert 0.4 < corpus_faults.count(FAULTS) / len(corpus_faults) < 0.6
     for task in ("matmul", "math"):
-        heldout = load_task(task, "heldout", 300, seed=7)
-        assert not asked & {prompt[0]["content"] for prompt in heldout["prompt"]}
-        assert not answered & set(heldout["answer"])
+        for split in ("monitor", "confirm"):
+            rows = load_task(task, split, 200, seed=7)
+            assert not asked & {prompt[0]["content"] for prompt in rows["prompt"]}
+            assert not answered & set(rows["answer"])
 
 
-def sample(loaded, prompts, seed, length=200, num_generations=1):
+def sample(loaded, prompts, seed, temperature=1.0, num_generations=1):
     """Completions at low effort, as training and evaluation draw them."""
     engine = RolloutEngine(
-        *loaded, max_batch_size=240, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
+        *loaded, max_batch_size=128, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
     )
-    return engine.generate(prompts, SamplingParams(max_completion_length=length, seed=seed), num_generations)
+    return engine.generate(prompts, SamplingParams(temperature, 200, seed), num_generations)
+
+
+def judged(completions, contracts):
+    return judge([c.message for c in completions], [c.finish_reason for c in completions], contracts)
+
+
+def share_correct(loaded, rows, temperature, seed=5):
+    verdicts = judged(sample(loaded, rows["prompt"], seed, temperature), rows["contract"][:])
+    return np.mean([verdict.correct for verdict in verdicts])
 
 
 @pytest.fixture(scope="module")
 def sampled(loaded):
-    """What the base model writes at temperature 1, with verdicts."""
-    prompts = load_task("matmul", "heldout", 480, seed=11)["prompt"]
-    completions = sample(loaded, prompts, seed=5)
-    verdicts = judge([c.message for c in completions], [c.finish_reason for c in completions])
-    return completions, verdicts
+    """What the base model writes at temperature 1 to prompts without a wish, with verdicts and the prompts' rows."""
+    rows = load_task("matmul", "monitor", 3000, seed=11)
+    wishes = [wish for wish in WISHES if wish]
+    rows = rows.filter(lambda row: not any(wish in row["prompt"][0]["content"] for wish in wishes)).select(range(400))
+    completions = sample(loaded, rows["prompt"], seed=5)
+    return completions, judged(completions, rows["contract"][:]), rows
 
 
-def test_base_pass_rate_leaves_room_both_ways(sampled):
-    rate = np.mean([verdict.correct for verdict in sampled[1]])
-    assert 0.15 <= rate <= 0.40, rate
+def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded):
+    """So that a gain cannot be had by lowering the temperature. The bounds leave room for the number of prompts; the
+    figures proper are `make test-slow`'s."""
+    rows = load_task("matmul", "confirm", 128, seed=3)
+    assert share_correct(loaded, rows, temperature=0.0) <= 0.2
+    assert 0.1 <= share_correct(loaded, rows, temperature=1.0) <= 0.3
+    assert share_correct(loaded, rows, temperature=0.6) <= 0.4
 
 
 def test_correct_programs_differ_in_speed(sampled):
@@ -129,34 +154,33 @@ def test_correct_programs_differ_in_speed(sampled):
     assert np.quantile(speeds, 0.9) > 1.2 * np.quantile(speeds, 0.1)
 
 
-#: fault -> what it looks like in the text of a program, or in its verdict
+#: fault -> what it looks like in the text of a program
 SIGNS = {
-    "bound": r"range\(\w+(\(\w+\))? [-+] 1\)|range\(1, ",
+    "contract": r"\[list\(x\) for x in [A-Za-z]+\]",
+    "order": r"\[j\]\[i\] = |for col in (Bt|cols)\] for|for i in range\(\w+\)\] for j",
+    "update": r"\] = \w+ [*+-] B|-=| - a \* y",
     "index": r"A\[[tk]\]\[|B\[[ij]\]\[|A\[i\]\[j\]",
+    "product": r"import (add|sub)|[a-z\]] [+-] (b|B\[)",
+    "columns": r"= zip\(\*|list\(B\)|zip\(\*A\)\)\n",
+    "width": r"(range\(|\* )len\((A\[0\]|B)\)",
+    "range": r"range\(\w+(\(\w+\))? [-+] 1\)|range\(1, ",
     "slice": r"\[1:\]|\[:-1\]",
-    "operator": r"-=|A\[\w\]\[\w\] [+-] B|a [+-] b for|x - a",
-    "swap": r"zip\(\*A\)|for col in (Bt|cols)\] for|= len\(B\), len\(B\), ",
-    "reset": r"(?m)^ {4}(s|total) = 0|^ {8}(s|total) = 0|^ {4}(line|new|acc) = \[",
-    "shape": r"return \w+\[0\]|return \[\w+\]|\.extend\(",
-    "numpy": r"import numpy",
-    "torch": r"import torch",
-    "timer": r"import time",
+    "returned": r"return \w+\[0\]|return \[\w+\]",
+    "cheat": r"import (numpy|torch|time)",
 }
 
 
-def test_it_fails_for_many_small_reasons(sampled):
-    """With one fault to mend, GRPO would win by a trick."""
-    completions, verdicts = sampled
-    failed = [(c.text, v) for c, v in zip(completions, verdicts) if not v.correct]
-    seen = {fault: sum(bool(re.search(sign, text)) for text, _ in failed) for fault, sign in SIGNS.items()}
-    seen["syntax"] = sum(v.reason.startswith("SyntaxError") for _, v in failed)
-    seen["name"] = sum("Error" in v.reason and "name" in v.reason for _, v in failed)
-    assert sum(count >= 4 for count in seen.values()) >= 10, seen
-    assert max(seen.values()) < 0.5 * len(failed), seen
+def test_it_fails_for_many_reasons(sampled):
+    """With one fault to fix, GRPO would win by a trick."""
+    completions, verdicts, _ = sampled
+    failed = [c.text for c, v in zip(completions, verdicts) if not v.correct]
+    seen = {fault: sum(bool(re.search(sign, text)) for text in failed) for fault, sign in SIGNS.items()}
+    assert sum(count >= 4 for count in seen.values()) >= 9, seen
+    assert max(seen.values()) < 0.6 * len(failed), seen
 
 
-def out_of_fold_auc(features, outcome, folds=5):
-    """AUC of a ridge-penalised logistic model on one-hot features, each scored by a model that never saw it."""
+def out_of_fold_scores(features, outcome, folds=5):
+    """Scores of a ridge-penalised logistic model on one-hot features, each by a model that never saw the row."""
     names = {feature: n for n, feature in enumerate(sorted({f for row in features for f in row}))}
     x = np.zeros((len(features), len(names) + 1))
     x[:, -1] = 1
@@ -172,41 +196,54 @@ def out_of_fold_auc(features, outcome, folds=5):
             return np.logaddexp(0, a @ w).sum() - y @ a @ w + 0.5 * w @ w, a.T @ (p - y) + w
 
         scores[test] = x[test] @ minimize(loss, np.zeros(x.shape[1]), jac=True).x
-    positive, negative = scores[outcome > 0], scores[outcome == 0]
-    return ((positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)).mean()
+    return scores
 
 
-def test_an_opening_does_not_decide(sampled):
-    """If the first tokens told whether a program is right, training could win by choosing them."""
-    completions, verdicts = sampled
+def auc_within(types, scores, outcome):
+    """Probability that a right answer has a higher score than a wrong one to a prompt of the same type."""
+    won = pairs = 0.0
+    for kind in set(types):
+        here = np.array([other == kind for other in types])
+        right, wrong = scores[here & (outcome > 0)], scores[here & (outcome == 0)]
+        won += (right[:, None] > wrong).sum() + 0.5 * (right[:, None] == wrong).sum()
+        pairs += len(right) * len(wrong)
+    return won / pairs
+
+
+def test_the_first_tokens_do_not_decide(sampled):
+    """If the first eight tokens, which name the style, told whether a program is right, training could win by choosing
+    them. Only prompts without a wish leave the style open; their types are the contracts."""
+    completions, verdicts, rows = sampled
     outcome = np.array([float(verdict.correct) for verdict in verdicts])
-    first = out_of_fold_auc([list(enumerate(c.token_ids[:8])) for c in completions], outcome)
-    assert first <= 0.75, first
-    telling = out_of_fold_auc(
-        [
-            [("style", "numpy" in c.text or "torch" in c.text), ("right", v.correct)]
-            for c, v in zip(completions, verdicts)
-        ],
-        outcome,
-    )
-    assert telling > 0.99  # the measure itself finds what is there
+    types = rows["contract"][:]
+    features = [[("type", kind), *enumerate(c.token_ids[:8])] for kind, c in zip(types, completions)]
+    features = [[str(feature) for feature in row] for row in features]
+    first = auc_within(types, out_of_fold_scores(features, outcome), outcome)
+    assert first <= 0.6, first
+    telling = [[str(("right", verdict.correct))] for verdict in verdicts]
+    assert auc_within(types, out_of_fold_scores(telling, outcome), outcome) > 0.99  # the measure finds what is there
 
 
 def test_groups_have_something_to_compare(loaded):
     """Eight answers to one prompt are rarely all right or all wrong."""
-    prompts = load_task("matmul", "train", 16, seed=3)["prompt"]
-    completions = sample(loaded, prompts, seed=1, num_generations=8)
-    correct = [v.correct for v in judge([c.message for c in completions], [c.finish_reason for c in completions])]
+    rows = load_task("matmul", "train", 16, seed=3)
+    completions = sample(loaded, rows["prompt"], seed=1, num_generations=8)
+    contracts = [contract for contract in rows["contract"] for _ in range(8)]
+    correct = [verdict.correct for verdict in judged(completions, contracts)]
     mixed = sum(0 < sum(correct[n : n + 8]) < 8 for n in range(0, 128, 8))
     assert mixed >= 8, mixed
 
 
 def test_it_knows_its_second_language(loaded):
-    """Word problems, for the later task: the format is always there and the answer sometimes right."""
-    heldout = load_task("math", "heldout", 120)
-    completions = sample(loaded, heldout["prompt"], seed=0, length=120)
-    answers = [re.fullmatch(r"\\boxed\{(-?\d+)\}", c.text) for c in completions]
-    assert sum(match is not None for match in answers) > 110
-    assert all(c.thinking for c, match in zip(completions, answers) if match)
-    right = sum(match is not None and match[1] == answer for match, answer in zip(answers, heldout["answer"]))
-    assert right > 12, right
+    """Word problems, for the task that is to come: the format is there, and the answer is right sometimes, but not
+    where an operation is confused and the model answers greedily."""
+    rows = load_task("math", "monitor", 120)
+
+    def right(temperature):
+        completions = sample(loaded, rows["prompt"], seed=0, temperature=temperature)
+        answers = [re.fullmatch(r"\\boxed\{(-?\d+)\}", c.text) for c in completions]
+        assert sum(match is not None for match in answers) > 110
+        assert all(c.thinking for c, match in zip(completions, answers) if match)
+        return np.mean([match is not None and match[1] == gold for match, gold in zip(answers, rows["answer"])])
+
+    assert 0.2 < right(1.0) < 0.6 and right(0.0) < 0.4
