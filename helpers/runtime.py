@@ -1,6 +1,7 @@
 """Where am I: profiles, versions, files written whole, and errors that say what to do."""
 
 import difflib
+import hashlib
 import os
 import platform
 import shutil
@@ -33,8 +34,9 @@ class Profile:
     experts: how the expert matrices are kept, "mxfp4" or dense, as "bf16" or "fp32". dense: how the
     attention projections are kept, "nf4", dense, or "auto": dense if the plan fits, else nf4.
     embedding: where it is kept, "device", "host" (locked in host memory and read by the GPU) or "int8" (in
-    eight bits on the device). Batch sizes count completions, lengths tokens. why: one sentence on the
-    choice, where "auto" made it.
+    eight bits on the device). Batch sizes count completions, lengths tokens. win_margin: what a gain's interval
+    must exceed to be called a win, a share, fixed here and not after a run. why: one sentence on the choice, where
+    "auto" made it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Profile:
     max_steps: int
     reasoning_effort: str = "low"
     embedding: str = "device"
+    win_margin: float = 0.0
     why: str = ""
 
     @property
@@ -70,12 +73,12 @@ _TINY = Profile(
     name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", experts="fp32", dense="nf4",
     lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=1e-3,
     num_generations=8, generation_batch_size=64, per_device_train_batch_size=16,
-    max_completion_length=200, max_steps=40,
+    max_completion_length=200, max_steps=40, win_margin=0.1,
 )  # fmt: skip
 _T4 = replace(
     _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
     lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=1,
-    max_completion_length=768, max_steps=100, embedding="host",
+    max_completion_length=768, max_steps=100, embedding="host", win_margin=0.0,
 )  # fmt: skip
 _L4 = replace(
     _T4, name="l4", needs_gib=21, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024,
@@ -149,6 +152,16 @@ def _gpu():
         return "", 0.0
     properties = torch.cuda.get_device_properties(0)
     return properties.name, properties.total_memory / GIB
+
+
+def random_seed(*parts: int | str) -> int:
+    """A seed for torch that depends on every one of `parts`, such as ("training", seed, step).
+
+    Torch's CPU generator uses the low 32 bits of a seed only. So the parts are hashed: side by side in one number,
+    some of them would be lost, and different steps of different runs would draw the same random numbers.
+    """
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def did_you_mean(name, known):

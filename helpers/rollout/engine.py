@@ -6,7 +6,7 @@ import torch
 from transformers import LogitsProcessor
 
 from helpers.rollout.harmony import Harmony
-from helpers.runtime import UserError
+from helpers.runtime import UserError, random_seed
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RolloutEngine:
         self.model.eval()
         try:
             for start in range(0, len(rows), self.max_batch_size):
-                seed = ((params.seed << 20) + start) % 2**63
+                seed = random_seed("rollout", params.seed, start)
                 completions += self._batch(rows[start : start + self.max_batch_size], params, seed)
         finally:
             self.model.train(was_training)
@@ -99,15 +99,14 @@ class RolloutEngine:
         device = self.model.device
         inputs = self.tokenizer.pad({"input_ids": rows}, padding_side="left", return_tensors="pt").to(device)
         sampler = _Sampler(params.temperature)
+        untrimmed = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}  # the sampler has applied the temperature
+        choice = {"do_sample": True, **untrimmed} if params.temperature > 0 else {"do_sample": False}
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             sequences = self.model.generate(
                 **inputs,
                 max_new_tokens=params.max_completion_length,
-                do_sample=params.temperature > 0,
-                temperature=1.0,  # the sampler has applied it
-                top_p=1.0,
-                top_k=0,
+                **choice,
                 eos_token_id=self.harmony.stop_ids,
                 pad_token_id=self.tokenizer.pad_token_id,
                 logits_processor=[sampler],

@@ -10,7 +10,7 @@ from helpers.runtime import PROFILES
 
 @pytest.fixture
 def prompts():
-    return load_task("matmul", "heldout", 4, seed=1)["prompt"]
+    return load_task("matmul", "monitor", 4, seed=1)["prompt"]
 
 
 @pytest.fixture
