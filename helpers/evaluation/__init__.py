@@ -1,20 +1,71 @@
 """Scoring runs, statistics, verdicts."""
 
-from helpers.evaluation.breakdown import fault_changes, gains_by, speed_change, transition_matrix
-from helpers.evaluation.compare import Report, compare, mcnemar_exact, paired_difference, wilson_interval
-from helpers.evaluation.records import evaluate, load_records, save_records, trained_on
+from helpers.evaluation.breakdown import (
+    diversity,
+    entropy_per_token,
+    fault_changes,
+    gains_by,
+    pass_at_k_curve,
+    speed_change,
+    transition_matrix,
+)
+from helpers.evaluation.compare import Report, cheat_rate, compare, compare_records, show_difference, show_temperature
+from helpers.evaluation.records import (
+    SWEEPS,
+    TEMPERATURES,
+    Evaluation,
+    accuracy,
+    best_temperature,
+    evaluate,
+    load_records,
+    sample_records,
+    save_records,
+    sweep_plan,
+    trained_on,
+)
+from helpers.evaluation.statistics import (
+    clustered_interval,
+    difference,
+    distinct_share,
+    mcnemar_exact,
+    paired_difference,
+    pass_at_k,
+    rate_interval,
+    sign_flip_test,
+    wilson_interval,
+)
 
 __all__ = [
+    "SWEEPS",
+    "TEMPERATURES",
+    "Evaluation",
     "Report",
+    "accuracy",
+    "best_temperature",
+    "cheat_rate",
+    "clustered_interval",
     "compare",
+    "compare_records",
+    "difference",
+    "distinct_share",
+    "diversity",
+    "entropy_per_token",
     "evaluate",
     "fault_changes",
     "gains_by",
     "load_records",
     "mcnemar_exact",
     "paired_difference",
+    "pass_at_k",
+    "pass_at_k_curve",
+    "rate_interval",
+    "sample_records",
     "save_records",
+    "show_difference",
+    "show_temperature",
+    "sign_flip_test",
     "speed_change",
+    "sweep_plan",
     "trained_on",
     "transition_matrix",
     "wilson_interval",

@@ -1,10 +1,15 @@
-"""Where a difference comes from: by kind of prompt, by outcome, by fault, by speed."""
+"""Where a difference comes from: prompts, outcomes, faults, speed; and how sure and how varied a model is."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import log2
 from statistics import median
 
-from helpers.evaluation.compare import compare, paired
+import numpy as np
+
+from helpers.evaluation.compare import compare_records, paired
+from helpers.evaluation.records import Record
+from helpers.evaluation.statistics import Difference, Interval, clustered_interval, distinct_share, pass_at_k
 from helpers.rewards.matmul import DEAD_ZONE
 
 OUTCOMES = ("correct", "wrong", "fails", "cheat")
@@ -22,15 +27,56 @@ def fault_of(record):
     return record["reason"].split(" for ")[0].split(":")[0].split(" of ")[0]
 
 
-def gains_by(base, tuned, key="cluster"):
-    """{value of `key`: `Report` on its items}, sorted; values with fewer than two items are left out.
+def gains_by(base: Sequence[Record], tuned: Sequence[Record], key: str = "cluster") -> dict[str, Difference]:
+    """{value of `key`: `Difference` on its items}, sorted; values with fewer than two items are left out.
 
     A gain in all groups is a gain in the task; one that sits in a few may be a trick, or luck.
     """
     groups = {}
     for pair in paired(base, tuned):
         groups.setdefault(pair[0][key], []).append(pair)
-    return {value: compare(*zip(*groups[value])) for value in sorted(groups) if len(groups[value]) > 1}
+    return {value: compare_records(*zip(*groups[value])) for value in sorted(groups) if len(groups[value]) > 1}
+
+
+def pass_at_k_curve(records: Sequence[Record], ks: Iterable[int]) -> dict[int, tuple[float, Interval]]:
+    """{k: (pass@k, 95 % interval)} from several answers to each prompt; the interval is clustered by `cluster`."""
+    correct = {}
+    clusters = {}
+    for record in records:
+        correct.setdefault(record["id"], []).append(record["correct"])
+        clusters[record["id"]] = record["cluster"]
+    curve = {}
+    for k in ks:
+        estimates = [pass_at_k(len(answers), sum(answers), k) for answers in correct.values()]
+        low, high = clustered_interval(estimates, list(clusters.values()))
+        curve[k] = float(np.mean(estimates)), (max(0.0, low), min(1.0, high))
+    return curve
+
+
+def entropy_per_token(records: Sequence[Record]) -> float:
+    """The policy's entropy in nats a token, averaged over its own answers at temperature 1.
+
+    Minus the log-probability of what a policy draws is an unbiased estimate of its entropy.
+    """
+    assert all(record["temperature"] == 1 for record in records), "only answers at temperature 1 tell the entropy"
+    return -sum(record["logprob"] for record in records) / sum(record["tokens"] for record in records)
+
+
+def diversity(base: Sequence[Record], tuned: Sequence[Record]) -> dict[str, tuple[int, int, float]]:
+    """{"base" and "tuned": (different correct programs, correct answers, expected share of different ones)}.
+
+    The share is the one expected among as many correct answers as the model with fewer of them has: more answers
+    repeat each other more often. It is NaN where a model has none.
+    """
+    programs = {
+        name: [record["completion"] for record in records if record["correct"]]
+        for name, records in (("base", base), ("tuned", tuned))
+    }
+    draws = min(map(len, programs.values()))
+    return {
+        name: (len(set(texts)), len(texts), distinct_share(texts, draws) if draws else float("nan"))
+        for name, texts in programs.items()
+    }
 
 
 def transition_matrix(base, tuned):

@@ -1,129 +1,185 @@
-"""Is the tuned model better? Paired statistics and one verdict in words."""
+"""Is the tuned model better? One verdict in words.
 
+A model that has only become surer of itself also scores higher at temperature 1, and so does the base when its
+temperature is lowered. So each model answers at its own best temperature, chosen on other prompts than those that
+decide, and the tuned model must beat the base at its best, greedy, and at temperature 1. All three tests must reject,
+so no correction for their number is due.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import sqrt
 
-from scipy.stats import binomtest
-
+from helpers.evaluation.records import Evaluation, Record
+from helpers.evaluation.statistics import Difference, difference
 from helpers.runtime import UserError
 
-ALPHA = 0.05
 #: A difference is called none if its whole interval lies within this, either way.
-MARGIN = 0.05
-Z95, Z80 = 1.959964, 0.841621
+NULL_MARGIN = 0.05
 
 
 @dataclass(frozen=True)
 class Report:
-    """Two models on the same items. Rates and differences are shares (0.25 = 25 points).
+    """Two models on the same prompts. Rates and differences are shares (0.25 = 25 points).
 
-    intervals: 95 %, (low, high). gained and lost: items that only the tuned, or only the base,
-    model solved. smallest_visible: the difference this many items would show with 80 % power.
-    verdict: "win", "regression", "null" or "inconclusive".
+    base_temperature, tuned_temperature: each model's own best. best: the tuned model against the base, each at its
+    own best; the primary comparison. against_greedy, against_sampled: the tuned model at its best against the base
+    greedy and at temperature 1. greedy, sampled: both greedy, and both at temperature 1. win_margin: what the lower
+    end of the primary interval must exceed for a win. Cheat rates are of temperature 1. verdict: "win", "sharper",
+    "null", "inconclusive" or "regression".
     """
 
-    items: int
-    base_rate: float
-    base_interval: tuple
-    tuned_rate: float
-    tuned_interval: tuple
-    difference: float
-    difference_interval: tuple
-    gained: int
-    lost: int
-    p_value: float
-    smallest_visible: float
+    base_temperature: float
+    tuned_temperature: float
+    best: Difference
+    against_greedy: Difference
+    against_sampled: Difference
+    greedy: Difference
+    sampled: Difference
+    win_margin: float
     base_cheat_rate: float
     tuned_cheat_rate: float
-    verdict: str
 
-    def sentence(self):
-        """The verdict in words, with its numbers."""
-        low, high = self.difference_interval
-        change = (
-            f"the tuned model passes {self.tuned_rate:.1%} of {self.items} held-out prompts and the base "
-            f"{self.base_rate:.1%}: {100 * self.difference:+.1f} points, "
-            f"95 % interval [{100 * low:+.1f}, {100 * high:+.1f}], "
-            f"exact McNemar p = {self.p_value:.2g}"
+    @property
+    def verdict(self) -> str:
+        tests = (self.best, self.against_greedy, self.against_sampled)
+        if all(test.is_gain for test in tests) and self.best.interval[0] > self.win_margin:
+            return "win"
+        if self.best.is_loss:
+            return "regression"
+        if self.sampled.is_gain and self.sampled.interval[0] > self.win_margin:
+            return "sharper"
+        low, high = self.best.interval
+        return "null" if -NULL_MARGIN < low and high < NULL_MARGIN else "inconclusive"
+
+    def sentence(self) -> str:
+        """What happened, with its numbers."""
+        best = self.best
+        primary = (
+            f"the tuned model at its own best temperature ({show_temperature(self.tuned_temperature)}) solves "
+            f"{best.tuned_rate:.1%} of {best.items} held-out prompts in {best.clusters} wordings and the base at its "
+            f"own best ({show_temperature(self.base_temperature)}) {best.base_rate:.1%}: {show_difference(best)}, "
+            f"p = {best.p_value:.2g}"
+        )
+        others = (
+            f"against the base greedy {show_difference(self.against_greedy)}, "
+            f"against the base at temperature 1 {show_difference(self.against_sampled)}"
         )
         meaning = {
-            "win": "Win: it got better.",
-            "regression": "Regression: it got worse.",
-            "null": f"Null: no difference beyond {100 * MARGIN:.0f} points either way.",
-            "inconclusive": f"Inconclusive: {self.items} items show {100 * self.smallest_visible:.0f} points or more.",
+            "win": "Win: it got better",
+            "regression": "Regression: it got worse",
+            "sharper": (
+                f"Sharper, not better: at temperature 1 it gained {show_difference(self.sampled)}, but the base gets "
+                "there, or near, by its temperature alone"
+            ),
+            "null": f"Null: no difference beyond {100 * NULL_MARGIN:.0f} points either way",
+            "inconclusive": self._inconclusive(),
         }
-        return f"{meaning[self.verdict]} {change[0].upper()}{change[1:]}."
+        return f"{meaning[self.verdict]}. {primary[0].upper()}{primary[1:]}; {others}."
 
-    to_dict = asdict
+    def _inconclusive(self) -> str:
+        if self.best.is_gain and self.best.interval[0] <= self.win_margin:
+            return (
+                f"Inconclusive: a gain, but its interval does not lie above the {100 * self.win_margin:+.0f} points "
+                "that a win needs here"
+            )
+        visible = 100 * self.best.smallest_visible
+        return f"Inconclusive: so many prompts show a difference of {visible:.0f} points or more"
 
-
-def wilson_interval(successes, items):
-    """95 % Wilson score interval of a share (Wilson, 1927)."""
-    interval = binomtest(successes, items).proportion_ci(0.95, "wilson")
-    return float(interval.low), float(interval.high)
-
-
-def mcnemar_exact(gained, lost):
-    """Two-sided exact p-value that gains and losses are equally likely (McNemar, 1947); 1 without any."""
-    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
-
-
-def paired_difference(gained, lost, items):
-    """`(difference, standard error)` of two 0/1 scores on the same items (Miller, 2024, section 4)."""
-    difference = (gained - lost) / items
-    return difference, sqrt(((gained + lost) / items - difference**2) / (items - 1))
+    def to_dict(self) -> dict:
+        return {**asdict(self), "verdict": self.verdict}
 
 
-def paired_interval(gained, lost, items):
-    """95 % interval of the difference: half an observation more in each of the four cells.
+def compare(base: Evaluation, tuned: Evaluation, win_margin: float = 0.0) -> Report:
+    """Compare two models, each at its own best temperature.
 
-    Without it, a handful of items on which the models agree would seem to prove that they are
-    equal (Agresti and Min, Statistics in Medicine, 2005).
+    win_margin: what the lower end of the primary interval must exceed for a win, fixed before the run.
+
+    Raises UserError if the two were not evaluated alike: other temperatures, other prompts, a temperature chosen on
+    prompts that also decide, or without greedy and temperature 1.
     """
-    n = items + 2
-    centre = (gained - lost) / n
-    half = Z95 * sqrt(((gained + lost + 1) / n - centre**2) / n)
-    return centre - half, centre + half
+    _check_alike(base, tuned)
+    base_greedy, tuned_greedy = base.confirm[0.0], tuned.confirm[0.0]
+    base_sampled, tuned_sampled = base.confirm[1.0], tuned.confirm[1.0]
+    return Report(
+        base_temperature=base.best_temperature,
+        tuned_temperature=tuned.best_temperature,
+        best=compare_records(base.best, tuned.best),
+        against_greedy=compare_records(base_greedy, tuned.best),
+        against_sampled=compare_records(base_sampled, tuned.best),
+        greedy=compare_records(base_greedy, tuned_greedy),
+        sampled=compare_records(base_sampled, tuned_sampled),
+        win_margin=win_margin,
+        base_cheat_rate=cheat_rate(base_sampled),
+        tuned_cheat_rate=cheat_rate(tuned_sampled),
+    )
 
 
-def verdict_of(difference, interval, p_value):
-    """A "win" or "regression" where the test rejects, "null" where the interval is within MARGIN."""
-    if p_value < ALPHA:
-        return "win" if difference > 0 else "regression"
-    return "null" if -MARGIN < interval[0] and interval[1] < MARGIN else "inconclusive"
-
-
-def paired(base, tuned):
-    """[(base record, tuned record)] of the same item, in the order of `base`."""
-    by_id = {record["id"]: record for record in tuned}
-    return [(record, by_id[record["id"]]) for record in base]
-
-
-def compare(base, tuned):
-    """`Report` on two lists of records of the same items. Raises UserError if the items differ."""
+def compare_records(base: Sequence[Record], tuned: Sequence[Record]) -> Difference:
+    """Compare two lists of records of the same items, clustered by `cluster`. Raises UserError if the items differ."""
     if len(base) < 2:
         raise UserError(f"Two models cannot be compared on {len(base)} items: evaluate both on some hundreds.")
-    if sorted(r["id"] for r in base) != sorted(r["id"] for r in tuned):
-        raise UserError("The two models were not evaluated on the same items: evaluate both on the same data set.")
-    pairs = [(before["correct"], after["correct"]) for before, after in paired(base, tuned)]
-    n, gained, lost = len(pairs), pairs.count((False, True)), pairs.count((True, False))
-    difference, _ = paired_difference(gained, lost, n)
-    interval = paired_interval(gained, lost, n)
-    p_value = mcnemar_exact(gained, lost)
-    passed = [sum(record["correct"] for record in records) for records in (base, tuned)]
-    return Report(
-        items=n,
-        base_rate=passed[0] / n,
-        base_interval=wilson_interval(passed[0], n),
-        tuned_rate=passed[1] / n,
-        tuned_interval=wilson_interval(passed[1], n),
-        difference=difference,
-        difference_interval=interval,
-        gained=gained,
-        lost=lost,
-        p_value=p_value,
-        smallest_visible=(Z95 + Z80) * (interval[1] - interval[0]) / (2 * Z95),
-        base_cheat_rate=sum(record["cheat"] for record in base) / n,
-        tuned_cheat_rate=sum(record["cheat"] for record in tuned) / n,
-        verdict=verdict_of(difference, interval, p_value),
+    pairs = paired(base, tuned)
+    return difference(
+        base=[before["correct"] for before, _ in pairs],
+        tuned=[after["correct"] for _, after in pairs],
+        clusters=[before["cluster"] for before, _ in pairs],
     )
+
+
+def paired(base: Sequence[Record], tuned: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """[(base record, tuned record)] of the same item, in the order of `base`. Raises UserError if the items differ."""
+    if sorted(_items(base)) != sorted(_items(tuned)):
+        raise UserError("The two models were not evaluated on the same items: evaluate both on the same data set.")
+    by_item = dict(zip(_items(tuned), tuned))
+    return [(record, by_item[item]) for item, record in zip(_items(base), base)]
+
+
+def _items(records: Sequence[Record]) -> list[tuple]:
+    return [(record["id"], record.get("sample", 0)) for record in records]
+
+
+def cheat_rate(records: Sequence[Record]) -> float:
+    """Share of the records that are cheats."""
+    return sum(record["cheat"] for record in records) / len(records)
+
+
+def _check_alike(base: Evaluation, tuned: Evaluation) -> None:
+    grid = sorted(base.monitor)
+    if grid != sorted(tuned.monitor):
+        raise UserError(
+            f"The base was tried at the temperatures {grid} and the tuned model at {sorted(tuned.monitor)}: "
+            "evaluate both with the same grid."
+        )
+    if not {0.0, 1.0} <= set(grid):
+        raise UserError(
+            f"The temperatures {grid} leave out greedy (0) or 1: without both, a model that is only surer of itself "
+            "would look better."
+        )
+    answers = [*base.monitor.values(), *tuned.monitor.values()]
+    monitored = set(_items(answers[0]))
+    if any(set(_items(records)) != monitored for records in answers):
+        raise UserError("The temperatures were not chosen on the same prompts: evaluate both models on the same ones.")
+    decisive = {item for evaluation in (base, tuned) for part in evaluation.confirm.values() for item in _items(part)}
+    if monitored & decisive:
+        raise UserError(
+            f"{len(monitored & decisive)} prompts both chose a temperature and decide: a choice made on the confirm "
+            "prompts would flatter itself, so choose it on others."
+        )
+    for evaluation in (base, tuned):
+        missing = {0.0, 1.0, evaluation.best_temperature} - set(evaluation.confirm)
+        if missing:
+            raise UserError(
+                f"The confirm prompts were not answered at temperature {min(missing):g} by {evaluation.name}: "
+                "evaluate it there too."
+            )
+
+
+def show_temperature(temperature: float) -> str:
+    """ "greedy" or "T = 0.8"."""
+    return f"T = {temperature:g}" if temperature else "greedy"
+
+
+def show_difference(found: Difference) -> str:
+    """Points with their interval."""
+    low, high = found.interval
+    return f"{100 * found.difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"

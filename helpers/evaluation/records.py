@@ -1,32 +1,132 @@
 """Per-item records of a model on a task, one JSON object a line."""
 
 import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers.rewards.matmul import is_cheat, judge
-from helpers.runtime import UserError, write_whole
+from helpers.runtime import UserError, did_you_mean, random_seed, write_whole
+
+#: Greedy, and four temperatures to sample at. Both models of a comparison get the same.
+TEMPERATURES = (0.0, 0.6, 0.8, 1.0, 1.2)
+
+Record = dict
+#: temperature -> the records of one model on one set of prompts
+Records = dict[float, list[Record]]
 
 
-def evaluate(engine, dataset, params, name):
-    """Answer every prompt once and judge the programs.
+@dataclass(frozen=True)
+class SweepPlan:
+    """How much of an evaluation to run; fixed here, before any result is known.
 
-    engine: `RolloutEngine`. dataset: rows of `load_task("matmul", "heldout", ...)`.
-    params: `SamplingParams`; the same seed gives both models of a comparison the same luck.
-    name: of the model, kept in every record.
-
-    Returns: list[dict] with id, cluster, model, ran, correct, cheat, reason, sandbox (its level), speedup (0 unless
-    correct), tokens, finish_reason, thinking, completion.
+    temperatures: the grid that both models are tried at. monitor_items: prompts on which each model's temperature is
+    chosen. confirm_items: prompts that decide. pass_prompts, pass_samples: prompts and answers to each for pass@k.
     """
-    completions = engine.generate(dataset["prompt"], params)
-    verdicts = judge([c.message for c in completions], [c.finish_reason for c in completions])
+
+    temperatures: tuple[float, ...]
+    monitor_items: int
+    confirm_items: int
+    pass_prompts: int
+    pass_samples: int
+
+
+SWEEPS = {
+    "full": SweepPlan(TEMPERATURES, monitor_items=200, confirm_items=320, pass_prompts=48, pass_samples=16),
+    "small": SweepPlan((0.0, 1.0), monitor_items=20, confirm_items=64, pass_prompts=0, pass_samples=0),
+}
+
+
+def sweep_plan(name: str, profile) -> SweepPlan:
+    """The plan of that name; "auto" is "full" for the embedded model and "small" for others, which take hours.
+
+    Raises UserError for an unknown name.
+    """
+    if name == "auto":
+        name = "full" if profile.device == "cpu" else "small"
+    if name not in SWEEPS:
+        raise UserError(f"There is no sweep '{name}'{did_you_mean(name, SWEEPS)}: choose auto, {', '.join(SWEEPS)}.")
+    return SWEEPS[name]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model's answers. monitor: to the prompts on which its temperature is chosen, at every temperature of the
+    grid. confirm: to the prompts of the verdict, greedily, at temperature 1, and at the chosen temperature."""
+
+    name: str
+    monitor: Records
+    confirm: Records
+
+    @property
+    def best_temperature(self) -> float:
+        """The model's own best temperature, by the monitor prompts alone."""
+        return best_temperature(self.monitor)
+
+    @property
+    def best(self) -> list[Record]:
+        """The answers to the confirm prompts at the model's own best temperature."""
+        return self.confirm[self.best_temperature]
+
+    def all_records(self) -> list[Record]:
+        """Every record, with the set of prompts that it belongs to as `split`."""
+        return [
+            {**record, "split": split}
+            for split, records in (("monitor", self.monitor), ("confirm", self.confirm))
+            for part in records.values()
+            for record in part
+        ]
+
+
+def evaluate(engine, monitor, confirm, params, name: str, temperatures: Iterable[float] = TEMPERATURES) -> Evaluation:
+    """Find a model's own best temperature on one set of prompts, and answer another set at it.
+
+    engine: `RolloutEngine`. monitor, confirm: rows of `load_task("matmul", "monitor" and "confirm", ...)`. params:
+    `SamplingParams`, of which the temperature is not used; the same seed gives both models of a comparison the same
+    luck. name: of the model. temperatures: the grid; 0 is greedy.
+    """
+    swept = records_at(temperatures, engine, monitor, params, name)
+    chosen = {0.0, 1.0, best_temperature(swept)}
+    return Evaluation(name, swept, records_at(chosen, engine, confirm, params, name))
+
+
+def records_at(temperatures: Iterable[float], engine, dataset, params, name: str) -> Records:
+    """Answer every prompt once at each of the temperatures, each with random numbers of its own."""
+    records = {}
+    for temperature in sorted(set(temperatures)):
+        seed = random_seed("evaluation", params.seed, str(temperature))
+        at_temperature = replace(params, temperature=temperature, seed=seed)
+        records[temperature] = sample_records(engine, dataset, at_temperature, name)
+    return records
+
+
+def sample_records(engine, dataset, params, name: str, samples: int = 1) -> list[Record]:
+    """Answer every prompt `samples` times and judge the programs.
+
+    Returns one record an answer, those of a prompt next to each other: id, cluster, contract, model, temperature,
+    sample (its number), ran, correct, cheat, reason, sandbox (its level), speedup (0 unless correct), tokens, logprob
+    (of all tokens together, at the sampling temperature), finish_reason, thinking, completion.
+
+    Raises UserError if the sandbox could not judge a program: that must not count as the model's failure.
+    """
+    completions = engine.generate(dataset["prompt"], params, samples)
+    rows = [row for row in dataset for _ in range(samples)]
+    verdicts = judge(
+        [completion.message for completion in completions],
+        [completion.finish_reason for completion in completions],
+        [row["contract"] for row in rows],
+    )
     unjudged = [verdict.reason for verdict in verdicts if not verdict.judged]
-    if unjudged:  # a failure of ours, which must not count as the model's
+    if unjudged:
         raise UserError(f"{len(unjudged)} programs could not be judged ({unjudged[0]}): run the evaluation again.")
     return [
         {
             "id": row["id"],
             "cluster": row["cluster"],
+            "contract": row["contract"],
             "model": name,
+            "temperature": params.temperature,
+            "sample": place % samples,
             "ran": verdict.ran,
             "correct": verdict.correct,
             "cheat": is_cheat(verdict),
@@ -34,12 +134,23 @@ def evaluate(engine, dataset, params, name):
             "sandbox": verdict.level,
             "speedup": verdict.speedup,
             "tokens": len(completion.token_ids),
+            "logprob": sum(completion.logprobs),
             "finish_reason": completion.finish_reason,
             "thinking": completion.thinking,
             "completion": completion.text,
         }
-        for row, completion, verdict in zip(dataset, completions, verdicts, strict=True)
+        for place, (row, completion, verdict) in enumerate(zip(rows, completions, verdicts, strict=True))
     ]
+
+
+def accuracy(records: Sequence[Record]) -> float:
+    """Share of the records that are correct."""
+    return sum(record["correct"] for record in records) / len(records)
+
+
+def best_temperature(records: Records) -> float:
+    """The temperature with the most correct answers; of equally good ones the lowest."""
+    return max(sorted(records), key=lambda temperature: accuracy(records[temperature]))
 
 
 def trained_on(origin):
@@ -53,12 +164,12 @@ def trained_on(origin):
     return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}"
 
 
-def save_records(path, records):
+def save_records(path, records: Iterable[Record]) -> None:
     """Write records as JSON lines, whole or not at all."""
     write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def load_records(path):
+def load_records(path) -> list[Record]:
     """Read what `save_records` wrote."""
     try:
         return [json.loads(line) for line in Path(path).read_text().splitlines()]

@@ -2,7 +2,17 @@ from collections import Counter
 
 import pytest
 
-from helpers.evaluation import compare, fault_changes, gains_by, speed_change, transition_matrix
+from helpers.evaluation import (
+    compare_records,
+    diversity,
+    entropy_per_token,
+    fault_changes,
+    gains_by,
+    pass_at_k,
+    pass_at_k_curve,
+    speed_change,
+    transition_matrix,
+)
 
 
 def record(item, outcome, speedup=1.0, cluster="a", reason=None, text=None):
@@ -36,7 +46,7 @@ def test_gains_within_a_group_are_those_of_its_own_items():
     assert list(gains) == ["a", "b"]
     for name, report in gains.items():
         own = [row for row in BASE if row["cluster"] == name]
-        assert report == compare(own, [row for row in TUNED if row["cluster"] == name])
+        assert report == compare_records(own, [row for row in TUNED if row["cluster"] == name])
     assert gains_by(BASE, TUNED, key="id") == {}  # one item is no group
 
 
@@ -76,3 +86,35 @@ def test_the_same_program_twice_is_no_change_of_speed():
 def test_speed_without_any_item_in_common():
     change = speed_change([record(0, "correct"), record(1, "wrong")], [record(0, "wrong"), record(1, "wrong")])
     assert change == {"base": 1.0, "tuned": None, "pairs": 0, "ratio": None, "faster": 0, "slower": 0}
+
+
+def test_pass_at_k_curve_averages_over_prompts():
+    """Each prompt counts once, whatever its samples; the interval rests on the wordings."""
+    solved = {"p": 0, "q": 2, "r": 4, "s": 1}
+    rows = [
+        {"id": item, "cluster": "pq" if item in "pq" else "rs", "correct": n < count}
+        for item, count in solved.items()
+        for n in range(4)
+    ]
+    curve = pass_at_k_curve(rows, (1, 2, 4))
+    for k, (share, (low, high)) in curve.items():
+        assert share == pytest.approx(sum(pass_at_k(4, count, k) for count in solved.values()) / 4)
+        assert 0 <= low <= share <= high <= 1
+    assert curve[4][0] == 0.75
+
+
+def test_entropy_is_of_the_policy_itself():
+    rows = [{"temperature": 1.0, "logprob": -3.0, "tokens": 10}, {"temperature": 1.0, "logprob": -1.0, "tokens": 30}]
+    assert entropy_per_token(rows) == pytest.approx(0.1)
+    with pytest.raises(AssertionError, match="temperature 1"):
+        entropy_per_token([{**rows[0], "temperature": 0.6}])
+
+
+def test_diversity_is_compared_at_equal_numbers():
+    """Both draw from three equally frequent programs; the one with more answers only looks less varied."""
+    few = [record(n, "correct", text="abc"[n % 3]) for n in range(6)]
+    many = [record(n, "correct", text="abc"[n % 3]) for n in range(60)] + [record(99, "wrong")]
+    found = diversity(few, many)
+    assert found["base"][:2] == (3, 6) and found["tuned"][:2] == (3, 60)
+    assert found["base"][2] == pytest.approx(0.5) and found["tuned"][2] == pytest.approx(0.456, abs=0.01)
+    assert diversity([record(0, "wrong")], many)["tuned"][2] != diversity([record(0, "wrong")], many)["tuned"][2]

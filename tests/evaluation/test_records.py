@@ -1,13 +1,66 @@
-from helpers import RolloutEngine, SamplingParams, evaluate, load_task
+from dataclasses import replace
+
+import pytest
+
+from helpers import RolloutEngine, SamplingParams, UserError, evaluate, load_records, load_task, save_records
+from helpers.evaluation import SWEEPS, sample_records, sweep_plan
+from helpers.runtime import PROFILES
 
 
-def test_evaluate_judges_every_prompt(model, tokenizer):
-    """One record a prompt, in order, with what the notebook shows of it."""
-    heldout = load_task("matmul", "heldout", 12)
-    engine = RolloutEngine(model, tokenizer, max_batch_size=8, max_length=1024)
-    rows = evaluate(engine, heldout, SamplingParams(max_completion_length=200, seed=1), name="base")
-    assert [row["id"] for row in rows] == heldout["id"]
+@pytest.fixture
+def engine(model, tokenizer):
+    return RolloutEngine(model, tokenizer, max_batch_size=16, max_length=1024)
+
+
+def test_every_answer_is_judged(engine):
+    """One record an answer, those of a prompt together, with what the notebook shows of it."""
+    prompts = load_task("matmul", "monitor", 6)
+    rows = sample_records(engine, prompts, SamplingParams(max_completion_length=200, seed=1), "base", samples=2)
+    assert [row["id"] for row in rows] == [item for item in prompts["id"] for _ in range(2)]
+    assert [row["contract"] for row in rows] == [contract for contract in prompts["contract"] for _ in range(2)]
+    assert [row["sample"] for row in rows] == [0, 1] * 6
     for row in rows:
-        assert row["model"] == "base" and row["tokens"] > 0
+        assert row["model"] == "base" and row["tokens"] > 0 and row["logprob"] <= 0 and row["temperature"] == 1
         assert row["correct"] == (row["reason"] == "") and (row["speedup"] > 0) == row["correct"]
         assert not (row["correct"] and row["cheat"])
+
+
+def test_an_evaluation_asks_at_the_models_own_best(engine):
+    """Monitor prompts at every temperature; confirm prompts greedily, at 1 and at the best, with other random numbers
+    each."""
+    monitor, confirm = load_task("matmul", "monitor", 8), load_task("matmul", "confirm", 8)
+    params = SamplingParams(max_completion_length=200, seed=1)
+    found = evaluate(engine, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
+    assert sorted(found.monitor) == [0.0, 1.0, 1.2]
+    assert set(found.confirm) == {0.0, 1.0, found.best_temperature}
+    assert [row["id"] for row in found.best] == confirm["id"]
+    splits = [row["split"] for row in found.all_records()]
+    assert splits.count("monitor") == 24 and splits.count("confirm") == 8 * len(found.confirm)
+    again = evaluate(engine, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
+    assert texts(again.monitor[1.0]) == texts(found.monitor[1.0])
+    other = evaluate(engine, monitor, confirm, replace(params, seed=2), "base", (0.0, 1.0))
+    assert texts(other.monitor[1.0]) != texts(found.monitor[1.0])
+    assert texts(other.monitor[0.0]) == texts(found.monitor[0.0])
+
+
+def texts(records):
+    return [record["completion"] for record in records]
+
+
+def test_the_plan_of_a_sweep():
+    """The embedded model gets the whole of it, a model that takes hours the small one; a typo is a sentence."""
+    assert (
+        sweep_plan("auto", PROFILES["tiny"]) is SWEEPS["full"] and sweep_plan("auto", PROFILES["t4"]) is SWEEPS["small"]
+    )
+    assert all({0.0, 1.0} <= set(plan.temperatures) for plan in SWEEPS.values())
+    assert SWEEPS["full"].monitor_items >= 200 and SWEEPS["full"].confirm_items >= 300
+    with pytest.raises(UserError, match=r"no sweep 'ful' \(did you mean 'full'\?\): choose auto, full, small"):
+        sweep_plan("ful", PROFILES["tiny"])
+
+
+def test_records_survive_the_disk(tmp_path):
+    rows = [{"id": "a", "text": "line\nline", "correct": True}]
+    save_records(tmp_path / "r.jsonl", rows)
+    assert load_records(tmp_path / "r.jsonl") == rows
+    with pytest.raises(UserError, match="run the evaluation again"):
+        load_records(tmp_path / "none.jsonl")

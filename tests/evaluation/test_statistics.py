@@ -1,0 +1,167 @@
+import math
+import random
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from helpers.evaluation import (
+    clustered_interval,
+    difference,
+    distinct_share,
+    mcnemar_exact,
+    paired_difference,
+    pass_at_k,
+    rate_interval,
+    sign_flip_test,
+    wilson_interval,
+)
+from helpers.evaluation.statistics import paired_interval
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(5, 1), (0, 0), (3, 3), (12, 2), (0, 9)])
+def test_mcnemar_by_enumeration(gained, lost):
+    """All ways that a fair coin can fall, counted."""
+    n = gained + lost
+    outcomes = [sum(tosses) for tosses in product((0, 1), repeat=n)]
+    extreme = sum(abs(heads - n / 2) >= abs(gained - n / 2) for heads in outcomes)
+    assert mcnemar_exact(gained, lost) == pytest.approx(extreme / 2**n)
+
+
+@pytest.mark.parametrize("sums", [(4, 3, -1), (5, 5, 2, 1, -2), (2, -2), (1, 2, 3, 4, 5, 6)])
+def test_sign_flips_by_enumeration(sums):
+    """All signs that the clusters' sums can have, counted."""
+    totals = [sum(sign * size for sign, size in zip(signs, sums)) for signs in product((1, -1), repeat=len(sums))]
+    extreme = sum(abs(total) >= abs(sum(sums)) for total in totals)
+    change = [math.copysign(1, size) for size in sums for _ in range(abs(size))]
+    clusters = [number for number, size in enumerate(sums) for _ in range(abs(size))]
+    assert sign_flip_test(change, clusters) == pytest.approx(extreme / len(totals))
+
+
+def test_with_an_item_a_cluster_the_sign_flips_are_mcnemar():
+    change = [1] * 14 + [-1] * 5 + [0] * 30
+    assert sign_flip_test(change, range(len(change))) == mcnemar_exact(14, 5)
+
+
+def test_sixteen_clusters_can_reject_at_one_in_a_thousand():
+    """The smallest p-value is 2 / 2^16; with fewer wordings the figures that the README promises could not be had."""
+    assert sign_flip_test([1] * 48 + [1], [n % 16 for n in range(49)]) == pytest.approx(2 / 2**16)
+
+
+def test_many_clusters_are_drawn_and_repeatable():
+    rng = random.Random(0)
+    change = [rng.choice((1, 1, 0, -1)) for _ in range(400)]
+    clusters = [n // 10 for n in range(400)]
+    first = sign_flip_test(change, clusters)
+    assert first == sign_flip_test(change, clusters) and 0 < first < 0.01
+
+
+def test_dependent_items_need_the_cluster():
+    """Where nothing was learnt and whole wordings go one way or the other, few of 200 runs may reject. Taken as
+    independent most would."""
+    rng = random.Random(0)
+    rejected = {"by wording": 0, "if independent": 0}
+    for _ in range(200):
+        change = []
+        for _ in range(16):
+            change += rng.choice(([1] * 12 + [0] * 8, [-1] * 12 + [0] * 8))
+        rejected["by wording"] += sign_flip_test(change, [n // 20 for n in range(320)]) < 0.05
+        rejected["if independent"] += mcnemar_exact(change.count(1), change.count(-1)) < 0.05
+    assert rejected["by wording"] <= 20 and rejected["if independent"] >= 80, rejected
+
+
+def test_wilson_by_its_formula():
+    for successes, items in ((7, 10), (0, 20), (20, 20), (150, 300)):
+        p, z = successes / items, 1.959963984540054
+        centre = (p + z * z / (2 * items)) / (1 + z * z / items)
+        half = z / (1 + z * z / items) * math.sqrt(p * (1 - p) / items + z * z / (4 * items**2))
+        assert wilson_interval(successes, items) == pytest.approx((centre - half, centre + half), abs=1e-9)
+
+
+def test_clustered_interval_by_its_formula():
+    """Double sum over pairs within a cluster (Miller, 2024, section 2.2), with the small-sample factor G / (G - 1)."""
+    values = [1, 0, 1, 1, 0, 0, 1, 0, 1]
+    clusters = list("aaabbbccd")
+    n, mean = len(values), sum(values) / len(values)
+    pairs = sum(
+        (values[i] - mean) * (values[j] - mean) for i in range(n) for j in range(n) if clusters[i] == clusters[j]
+    )
+    half = t.ppf(0.975, 3) * math.sqrt(4 / 3 * pairs) / n
+    assert clustered_interval(values, clusters) == pytest.approx((mean - half, mean + half))
+
+
+def test_clustered_intervals_cover_the_truth():
+    """16 wordings whose rates differ widely: Wilson's interval, made for independent items, misses too often."""
+    rng, covered = np.random.default_rng(0), {"clustered": 0, "wilson": 0}
+    for _ in range(400):
+        rates = rng.beta(0.6, 0.6, 16)  # mean 0.5
+        answers = (rng.random((16, 20)) < rates[:, None]).astype(int).ravel()
+        low, high = rate_interval(answers, [n // 20 for n in range(320)])
+        covered["clustered"] += low <= 0.5 <= high
+        low, high = wilson_interval(int(answers.sum()), 320)
+        covered["wilson"] += low <= 0.5 <= high
+    assert covered["clustered"] >= 370 and covered["wilson"] < 300, covered
+
+
+def test_paired_error_is_the_standard_error_of_the_differences():
+    differences = [1] * 5 + [-1] * 2 + [0] * 13
+    mean = sum(differences) / 20
+    error = math.sqrt(sum((d - mean) ** 2 for d in differences) / 19 / 20)
+    assert paired_difference(5, 2, 20) == pytest.approx((mean, error))
+
+
+def test_paired_interval_covers_the_truth():
+    """Of 1,000 simulated comparisons about 950 must hold the true difference."""
+    rng, covered = random.Random(0), 0
+    for _ in range(1000):
+        outcomes = rng.choices(("gained", "lost", "same"), (0.2, 0.1, 0.7), k=80)
+        low, high = paired_interval(outcomes.count("gained"), outcomes.count("lost"), 80)
+        covered += low <= 0.1 <= high
+    assert 930 <= covered <= 980
+
+
+def test_agreement_on_a_handful_is_no_null():
+    """Five items that neither solved say nothing, and the interval must show it."""
+    found = difference([False] * 5, [False] * 5, range(5))
+    assert found.interval[1] > 0.2 and found.smallest_visible > 0.2 and found.p_value == 1
+
+
+def test_one_cluster_is_taken_as_independent_items():
+    """The answers within one wording are compared, too; there is nothing to cluster them by."""
+    found = difference([False] * 20, [True] * 15 + [False] * 5, ["a"] * 20)
+    assert found.clusters == 20 and found.p_value == mcnemar_exact(15, 0)
+
+
+@pytest.mark.parametrize(("samples", "correct"), [(8, 2), (8, 0), (8, 8), (6, 3)])
+def test_pass_at_k_by_enumeration(samples, correct):
+    answers = [True] * correct + [False] * (samples - correct)
+    for k in range(1, samples + 1):
+        chosen = list(combinations(answers, k))
+        assert pass_at_k(samples, correct, k) == pytest.approx(sum(map(any, chosen)) / len(chosen))
+
+
+def test_pass_at_k_is_unbiased():
+    """The plug-in formula is not: at a rate of 0.3 and eight samples it gives 0.84 for 0.94 (k = 8)."""
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(8, 0.3, 20_000)
+    for k in (4, 8):
+        truth = 1 - 0.7**k
+        ours = np.mean([pass_at_k(8, int(count), k) for count in counts])
+        plugged_in = np.mean(1 - (1 - counts / 8) ** k)
+        assert abs(ours - truth) < 0.006 and truth - plugged_in > 0.05, (k, ours, plugged_in, truth)
+
+
+def test_pass_at_k_refuses_too_few_samples():
+    with pytest.raises(ValueError, match="pass@9 needs at least 9"):
+        pass_at_k(8, 2, 9)
+
+
+def test_distinct_share_by_enumeration():
+    texts = list("aaabbcd")
+    for draws in range(1, 8):
+        chosen = list(combinations(texts, draws))
+        share = sum(len(set(some)) for some in chosen) / len(chosen) / draws
+        assert distinct_share(texts, draws) == pytest.approx(share)
+    with pytest.raises(ValueError, match="8 texts cannot be drawn from 7"):
+        distinct_share(texts, 8)
