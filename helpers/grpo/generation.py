@@ -20,7 +20,7 @@ OWN_NAMES = {
     "step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time",
     "reward", "reward_std", "frac_reward_zero_std",
 }  # fmt: skip
-RECORD_NAMES = {"prompt", "thinking", "completion", "finish_reason", "rewards", "advantage"}
+RECORD_NAMES = {"prompt", "thinking", "completion", "finish_reason", "rewards", "reward", "advantage"}
 OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/", "monitor/")
 
 
@@ -85,6 +85,7 @@ def score(reward_funcs, columns, completions, trainer_state, timeout):
         arguments = {
             "completions": [c.message for c in completions],
             "completion_ids": [list(c.token_ids) for c in completions],
+            "logprobs": [list(c.logprobs) for c in completions],
             "finish_reasons": [c.finish_reason for c in completions],
             "trainer_state": trainer_state,
             "log_metric": log_metric,
@@ -161,9 +162,13 @@ def rollout_metrics(completions, rewards, names, weights, num_generations):
     }
 
 
-def records(generation, names, advantages):
-    """One plain dict a completion, for display and for files."""
+def records(generation, names, weights, advantages):
+    """One plain dict a completion, for display and for files.
+
+    Its `reward` is the weighted sum that the advantage was computed from, None where nothing was judged.
+    """
     group = len(generation.completions) // len(generation.prompts)
+    totals = combine_rewards(generation.rewards, weights).tolist()
     return [
         {
             "prompt": generation.prompts[n // group],
@@ -171,6 +176,7 @@ def records(generation, names, advantages):
             "completion": c.text,
             "finish_reason": c.finish_reason,
             "rewards": dict(zip(names, generation.rewards[n].tolist())),
+            "reward": None if math.isnan(totals[n]) else totals[n],
             "advantage": advantages[n].item(),
             **{name: values[n] for name, values in generation.extras.items()},
         }

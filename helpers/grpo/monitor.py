@@ -7,14 +7,18 @@ completion was refused, "" for the others) and `too_fast` (a speed nobody believ
 
 from collections import Counter
 
-COPIES, REFUSED = 0.5, 0.25  # shares from which on copies, and refused completions, are a sign
+#: Shares of the completions from which on copies of another, and refused ones, are a sign.
+COPIES, REFUSED = 0.5, 0.25
+#: A rise of the share of copies by so much, against the mean of the run's first steps, is called a mode collapse.
+COLLAPSE = 0.25
+FIRST_STEPS = 5
 
 
-def watch(texts, rewards, extras):
+def watch(texts, rewards, extras, first_copies=()):
     """{"monitor/...": value} for one batch; "monitor/signs" are sentences, and none is the good case.
 
     texts: of the completions. rewards: {name: one value a completion, NaN for None}. extras: {name: one value
-    a completion}.
+    a completion}. first_copies: the share of copies in each of the run's first `FIRST_STEPS` steps.
     """
     answers = [text for text in texts if text]
     found = {"monitor/duplicate_ratio": (len(answers) - len(set(answers))) / len(texts)}
@@ -24,10 +28,10 @@ def watch(texts, rewards, extras):
     found["monitor/too_fast"] = sum(map(bool, extras.get("too_fast", ())))
     checked = [value for value in rewards.get("heldout_check", ()) if value == value]
     found["monitor/heldout_checked"], found["monitor/heldout_wrong"] = len(checked), checked.count(0.0)
-    return {**found, "monitor/signs": _signs(found, len(texts))}
+    return {**found, "monitor/signs": _signs(found, len(texts), first_copies)}
 
 
-def _signs(found, count):
+def _signs(found, count, first_copies):
     signs = []
     if found["monitor/heldout_wrong"]:
         signs.append(
@@ -36,8 +40,14 @@ def _signs(found, count):
         )
     if found["monitor/too_fast"]:
         signs.append(f"{found['monitor/too_fast']} of {count} are faster than they can be: read them")
-    if found["monitor/duplicate_ratio"] >= COPIES:
-        signs.append(f"{found['monitor/duplicate_ratio']:.0%} of the {count} completions are copies of another")
+    copies = found["monitor/duplicate_ratio"]
+    at_first = sum(first_copies) / len(first_copies) if first_copies else copies
+    if copies >= at_first + COLLAPSE:
+        signs.append(
+            f"mode collapse: {copies:.0%} of the {count} completions are copies of another, {at_first:.0%} at the start"
+        )
+    elif copies >= COPIES:
+        signs.append(f"{copies:.0%} of the {count} completions are copies of another")
     if found["monitor/refused_ratio"] >= REFUSED:
         reason = next(iter(found["monitor/refused"]))
         signs.append(f"{found['monitor/refused_ratio']:.0%} of {count} were refused, most often: {reason}")

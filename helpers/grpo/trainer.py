@@ -24,6 +24,7 @@ from helpers.grpo.checkpoint import (
     load_checkpoint,
     load_rollout,
     one_run_in,
+    read_metrics,
     save_checkpoint,
     save_rollout,
     saving_to,
@@ -33,11 +34,11 @@ from helpers.grpo.generation import Generation, name_of, prompt_indices, records
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
-from helpers.grpo.monitor import watch
+from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.model.attention import check_attention
-from helpers.model.lora import check_trainable, checkpoint_layers, save_adapter
+from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.rollout import RolloutEngine, SamplingParams
-from helpers.runtime import UserError, whole_folder
+from helpers.runtime import UserError, random_seed, whole_folder
 
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
@@ -58,8 +59,9 @@ class GRPOTrainer:
     Args:
         model: a `PeftModel` from `add_lora`.
         reward_funcs: functions f(prompts, completions, **columns) -> list[float or None], called
-            with keywords as TRL does: also completion_ids, finish_reasons, trainer_state, log_metric,
-            log_extra. What one's `settings()` returns, if it has that, is kept with checkpoints and adapters.
+            with keywords as TRL does: also completion_ids, logprobs (the sampler's), finish_reasons, trainer_state,
+            log_metric, log_extra. What one's `settings()` returns, if it has that, is kept with checkpoints and
+            adapters.
         args: `GRPOConfig`.
         train_dataset: rows with `prompt`; other columns go to the rewards.
         processing_class: the tokenizer.
@@ -98,6 +100,7 @@ class GRPOTrainer:
         self.generation = None  # where optimizer steps on it are still to come
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
+        self.first_copies = []  # shares of copies in the run's first steps
 
     def train(self, resume_from_checkpoint=None):
         """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
@@ -113,6 +116,7 @@ class GRPOTrainer:
 
     def _run(self):
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
+        self.first_copies = [row["monitor/duplicate_ratio"] for row in read_metrics(metrics_file.path)][:FIRST_STEPS]
         deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
         done = self.state.global_step >= self.args.max_steps
         try:
@@ -140,6 +144,8 @@ class GRPOTrainer:
             seconds = {"time/update": now - generated, "step_time": now - started}
             logs = {"step": step, **generation.metrics, **updated, **seconds}
             metrics_file.append(logs)
+            if len(self.first_copies) < FIRST_STEPS:
+                self.first_copies.append(logs["monitor/duplicate_ratio"])
             if step % self.args.save_steps == 0:
                 self._save()
         return logs, generation
@@ -148,7 +154,11 @@ class GRPOTrainer:
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
         with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
             save_adapter(self.model, part)
-            state = {"step": self.state.global_step, "settings": self._settings()}
+            state = {
+                "step": self.state.global_step,
+                "settings": self._settings(),
+                "adapter_norm": adapter_norm(self.model),
+            }
             (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
     def generate(self, step):
@@ -157,7 +167,8 @@ class GRPOTrainer:
         count = args.generation_batch_size // args.num_generations
         chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
         rows = self.train_dataset.select(chosen)
-        params = SamplingParams(args.temperature, args.max_completion_length, seed=(args.seed * 100_003 + step) % 2**40)
+        seed = random_seed("training", args.seed, step)
+        params = SamplingParams(args.temperature, args.max_completion_length, seed)
         completions = self.engine.generate(rows["prompt"], params, args.num_generations)
         generated = time.monotonic()
         columns = {
@@ -165,7 +176,8 @@ class GRPOTrainer:
         }
         rewards, logged, extras = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
-        logged |= watch([c.text for c in completions], dict(zip(self.reward_names, rewards.T.tolist())), extras)
+        texts = [completion.text for completion in completions]
+        logged |= watch(texts, dict(zip(self.reward_names, rewards.T.tolist())), extras, self.first_copies)
         seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
         return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds}, extras)
 
@@ -247,7 +259,8 @@ class GRPOTrainer:
 
     def _notify(self, logs, generation):
         self.state.log_history.append(logs)
-        self.last_completions = records(generation, self.reward_names, self.advantages(generation))
+        advantages = self.advantages(generation)
+        self.last_completions = records(generation, self.reward_names, self.args.reward_weights, advantages)
         for callback in self.callbacks:
             callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
 

@@ -110,6 +110,26 @@ def trainable_parameters(model):
     return {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
+@torch.no_grad()
+def adapter_norm(model) -> float:
+    """Frobenius norm of what the adapter adds to the model's matrices, all of them together; 0 for a fresh adapter.
+
+    It tells how far training has moved the model, whatever the random start of the matrices A was.
+    """
+    scale = model.active_peft_config.lora_alpha / model.active_peft_config.r
+    weights = dict(model.named_parameters())
+    total = 0.0
+    for name, a in weights.items():
+        # "lora_A.default.weight" of a projection [r, in], "lora_gate_up_A.default" of all experts [E, r, in]
+        if "lora_" not in name or "_A." not in name:
+            continue
+        b = weights[name.replace("_A.", "_B.")].double()
+        a = a.double()
+        # ||B A||^2 is the sum over all entries of (B'B) * (A A'), which are r by r
+        total += float(((b.mT @ b) * (a @ a.mT)).sum())
+    return scale * total**0.5
+
+
 def weights_digest(model):
     """SHA-256 over every frozen parameter and buffer, packed weights as their bytes."""
     digest = hashlib.sha256()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from helpers.kernels.logprobs import ROWS, TILE
+from helpers.kernels.mxfp4 import DECODE_TOKENS
 from helpers.model.files import read_config
 from helpers.runtime import GIB, Profile, UserError, named_profile
 
@@ -15,6 +16,8 @@ MXFP4_BYTES = 0.5 + 1 / 32
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 #: Tokens of a prompt, where only the completion's length is known.
 PROMPT = 512
+#: Completions of one rollout that more of them would not make faster, where memory sets no limit.
+MOST_COMPLETIONS = 128
 
 #: Parts that live through a run; those of a rollout and those of an update take turns.
 RESIDENT = (
@@ -113,6 +116,27 @@ def longest(profile, batch, config=None):
         middle = (low + high + 1) // 2
         low, high = (middle, high) if memory_plan(profile, batch, middle * 128, config).fits else (low, middle - 1)
     return low * 128
+
+
+def largest_batch(profile, length: int, config=None) -> int:
+    """The most completions of `length` tokens, prompt included, that one rollout may have on the profile's card.
+
+    Call it before the model is loaded: it asks how much memory is free. Packed experts take no more than their
+    decode kernel does; beyond that each expert would be unpacked at every step. Raises UserError if not even one
+    completion fits.
+    """
+    profile = profile if isinstance(profile, Profile) else named_profile(profile)
+    config = config or known_config(profile)
+    low = 1
+    high = DECODE_TOKENS if profile.experts == "mxfp4" else MOST_COMPLETIONS
+    memory_plan(profile, low, length, config).check()
+    while low < high:
+        middle = (low + high + 1) // 2
+        if memory_plan(profile, middle, length, config).fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def parameter_counts(config):

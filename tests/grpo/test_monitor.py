@@ -35,3 +35,12 @@ def test_refusals_by_reason():
     assert found["monitor/refused"] == {"numpy is not pure Python": 2, "eval is not allowed": 1}
     assert found["monitor/signs"] == ["38% of 8 were refused, most often: numpy is not pure Python"]
     assert signs(extras={"refused": refused[2:] + ["", ""]}) == []
+
+
+def test_a_mode_collapse_is_named():
+    """Copies rose from 3 to 42 % of a run's answers, and "steps with a sign: none" was printed under it."""
+    texts = [f"program {n}" for n in range(37)] + ["program 0"] * 27
+    (sign,) = watch(texts, {}, {}, first_copies=[0.03, 0.05, 0.02, 0.03, 0.02])["monitor/signs"]
+    assert sign == "mode collapse: 42% of the 64 completions are copies of another, 3% at the start"
+    assert watch(texts, {}, {}, first_copies=[0.3, 0.32])["monitor/signs"] == []
+    assert watch(texts, {}, {})["monitor/signs"] == []

@@ -160,6 +160,41 @@ def test_an_extra_does_not_overwrite_the_record(tmp_path, prompts):
         trainer_in(tmp_path, prompts, reward=rewriting).train()
 
 
+def test_a_record_carries_the_reward_that_was_paid(tmp_path, prompts):
+    """04_grpo added up a record's values itself. One of them was NaN, so its "worst" answer beat its "best"."""
+
+    def checked(prompts, completions, **_):
+        return [None if n % 2 else 100.0 for n in range(len(completions))]
+
+    trainer = trainer_in(tmp_path, prompts, reward=[toy_reward, checked], reward_weights=(1.0, 0.0), max_steps=1)
+    trainer.train()
+    rows = trainer.last_completions
+    assert [row["reward"] for row in rows] == [row["rewards"]["toy_reward"] for row in rows]
+    ranked = sorted(rows, key=lambda row: row["reward"])
+    assert ranked[-1]["reward"] == max(row["rewards"]["toy_reward"] for row in rows) > ranked[0]["reward"]
+
+
+def test_what_nothing_judged_has_no_reward(tmp_path, prompts):
+    """NaN cannot be sorted, and is no JSON."""
+
+    def half(prompts, completions, **_):
+        return [None if n % 2 else float(n) for n in range(len(completions))]
+
+    trainer = trainer_in(tmp_path, prompts, reward=half, max_steps=1)
+    trainer.train()
+    assert [row["reward"] for row in trainer.last_completions] == [0.0, None, 2.0, None, 4.0, None, 6.0, None]
+
+
+def test_a_resumed_run_knows_how_varied_its_first_steps_were(tmp_path, prompts):
+    """Else a run that was resumed after its collapse would find nothing changed."""
+    first = trainer_in(tmp_path, prompts, max_steps=2)
+    first.train()
+    second = trainer_in(tmp_path, prompts, max_steps=3)
+    second.train(resume_from_checkpoint=True)
+    assert len(first.first_copies) == 2 and second.first_copies[:2] == first.first_copies
+    assert len(second.first_copies) == 3
+
+
 def test_a_run_is_not_resumed_at_another_level(tmp_path, prompts):
     """What judged half of a run must be what judges the other half, or be named."""
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import UserError, add_lora, load_model, set_attention, trainable_parameters
-from helpers.model.lora import check_trainable, save_adapter
+from helpers.model.lora import adapter_norm, check_trainable, save_adapter
 
 
 @pytest.fixture
@@ -32,6 +32,24 @@ def test_the_same_adapter_is_the_same_bytes(fresh, tmp_path):
     save_adapter(add_lora(fresh, r=4, alpha=8), tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     assert config["target_modules"] == ["experts", "k_proj", "o_proj", "q_proj", "v_proj"]
+
+
+def test_the_norm_of_an_adapter_is_that_of_its_update(fresh):
+    """Against the update itself, which a large model has no room for; a fresh adapter has moved nothing."""
+    adapted = add_lora(fresh, r=4, alpha=12)
+    assert adapter_norm(adapted) == 0
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in adapted.named_parameters():
+        if "_B." in name:
+            weight.data = torch.randn(weight.shape, generator=generator)
+    total = 0.0
+    for layer in fresh.model.layers:
+        for projection in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            total += getattr(layer.self_attn, projection).get_delta_weight("default").square().sum()
+        lora = layer.mlp.experts.adapter()
+        for a, b in ((lora[0], lora[1]), (lora[2], lora[3])):
+            total += (lora.scaling * b @ a).square().sum()
+    assert adapter_norm(adapted) == pytest.approx(total.sqrt().item(), rel=1e-5)
 
 
 def test_fresh_adapter_changes_nothing_and_gets_a_gradient(fresh):

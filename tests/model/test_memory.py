@@ -3,8 +3,16 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError, load_model, memory_plan
+from helpers.kernels.mxfp4 import DECODE_TOKENS
 from helpers.model.load import empty_model
-from helpers.model.memory import longest, parameter_counts, released_config
+from helpers.model.memory import (
+    MOST_COMPLETIONS,
+    PROMPT,
+    largest_batch,
+    longest,
+    parameter_counts,
+    released_config,
+)
 from helpers.runtime import GIB, PROFILES
 
 
@@ -103,6 +111,23 @@ def test_longest_is_the_longest(batch):
     length = longest("t4", batch)
     assert memory_plan("t4", batch, length).fits and not memory_plan("t4", batch, length + 128).fits
     assert longest("t4", 8) >= longest("t4", 64) and longest(replace(PROFILES["t4"], needs_gib=5), 1) == 0
+
+
+@pytest.mark.parametrize("name", ["t4", "l4", "a100"])
+def test_largest_batch_is_the_largest(name):
+    """The evaluation took 100 at a time: by the plan more than a T4 has, and more than the packed kernel takes."""
+    profile = PROFILES[name]
+    length = profile.max_completion_length + PROMPT
+    batch = largest_batch(profile, length)
+    assert memory_plan(profile, batch, length).fits and batch <= DECODE_TOKENS
+    assert batch == DECODE_TOKENS or not memory_plan(profile, batch + 1, length).fits
+    assert batch >= profile.num_generations
+
+
+def test_largest_batch_on_the_cpu_and_where_nothing_fits():
+    assert largest_batch("tiny", 712) == MOST_COMPLETIONS
+    with pytest.raises(UserError, match="GiB of GPU memory for 1 completions of 1280 tokens"):
+        largest_batch(replace(PROFILES["t4"], needs_gib=5), 1280)
 
 
 def test_a_plan_that_does_not_fit_is_one_sentence():
