@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.evaluation import trained_on
+from helpers.evaluation import show_temperature, sweep_plan, trained_on
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, get_profile, run_folder, write_whole
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
@@ -145,17 +145,28 @@ def summary(folder, minutes):
     """The closing table, from what 05_evaluate wrote."""
     report = json.loads((folder / "report.json").read_text())
 
+    best = report["best"]
+    base_at = show_temperature(report["base_temperature"])
+    tuned_at = show_temperature(report["tuned_temperature"])
+
     def share(rate, interval):
         return f"{rate:.1%}  [{interval[0]:.1%}, {interval[1]:.1%}]"
 
+    def points(found):
+        low, high = found["interval"]
+        return f"{100 * found['difference']:+.1f} points  [{100 * low:+.1f}, {100 * high:+.1f}]"
+
     return text_table(
         [
-            ("base pass rate [95 %]", share(report["base_rate"], report["base_interval"])),
-            ("tuned pass rate [95 %]", share(report["tuned_rate"], report["tuned_interval"])),
-            ("difference", f"{100 * report['difference']:+.1f} points on {report['items']} held-out prompts"),
-            ("McNemar exact p", f"{report['p_value']:.2g}"),
+            (f"base at its best, {base_at} [95 %]", share(best["base_rate"], best["base_interval"])),
+            (f"tuned at its best, {tuned_at} [95 %]", share(best["tuned_rate"], best["tuned_interval"])),
+            ("difference", f"{points(best)}, p = {best['p_value']:.2g}"),
+            ("on", f"{best['items']} held-out prompts in {best['clusters']} wordings not trained on"),
+            ("against the base greedy", points(report["against_greedy"])),
+            ("against the base at T = 1", points(report["against_sampled"])),
+            ("both at T = 1", points(report["sampled"])),
             ("verdict", report["verdict"]),
-            ("cheating", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
+            ("cheating at T = 1", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
             ("trained", trained_on(report["origin"])),
             ("minutes", f"{minutes:.1f}"),
             ("report", str((folder / "05_evaluate.html").resolve())),
@@ -177,10 +188,11 @@ def main(arguments=None):
         if given.get("ITEMS", 2) < 2:
             raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
         profile = get_profile(given.setdefault("PROFILE", args.profile))
+        sweep_plan(given.get("SWEEP", "auto"), profile)
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
-        from helpers.grpo import GRPOConfig, apply_control  # seconds of imports that a mistake above need not wait for
+        from helpers.grpo import GRPOConfig, check_control  # seconds of imports that a mistake above need not wait for
 
-        apply_control(given.get("CONTROL", ""), [])
+        check_control(given.get("CONTROL", ""))
         GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
         folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)

@@ -32,7 +32,7 @@ class LiveView:
     def _show(self, args, state, logs, completions):
         from IPython.display import display
 
-        shown = (state, logs, completions, getattr(args, "reward_weights", None))
+        shown = (state, logs, completions)
         bundle = {"text/html": page.page(*shown), "text/plain": page.text(*shown)}
         if self.handle is None:
             self.handle = display(bundle, raw=True, display_id=True)

@@ -58,8 +58,8 @@ def line(state, logs):
     return f"step {state.global_step}/{state.max_steps}  {'  '.join(shown)}  {minutes} min left{_watched(logs, '; ')}"
 
 
-def page(state, logs, completions, weights):
-    """The HTML. weights: one a reward, or None."""
+def page(state, logs, completions):
+    """The HTML."""
     share = 100 * min(1, state.global_step / max(1, state.max_steps))
     tables = "".join(map(_table, _rows(state.log_history, logs)))
     return (
@@ -71,30 +71,29 @@ def page(state, logs, completions, weights):
         f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 40px">{tables}</div>'
         f'<div style="{SOFT}font-size:11px;margin:6px 0 14px">{_explain(state.log_history)}</div>'
         f'<div style="color:{ORANGE};white-space:pre-line;margin:0 0 10px">{html.escape(_watched(logs))}</div>'
-        f"{_best_html(completions, weights)}</div>"
+        f"{_best_html(completions)}</div>"
     )
 
 
-def text(state, logs, completions, weights):
+def text(state, logs, completions):
     """The same where no HTML is shown."""
     left, right = _rows(state.log_history, logs)
     rows = [(heading, latest, change) for heading, latest, change, *_ in left + right]
     heading = f"{_progress(state)}, {_remaining(state)}"
     parts = [heading, text_table(rows, header=("", "latest", "change")), _explain(state.log_history) + _watched(logs)]
-    best = best_of(completions, weights)
+    best = best_of(completions)
     parts += [f"{BEST}: {_rewards(best)}", _prompt(best), _completion(best)] if best else []
     return "\n".join(parts)
 
 
-def best_of(completions, weights):
-    """The completion with the highest total, as the trainer adds it up; None where there are none."""
+def best_of(completions):
+    """The completion with the highest reward; None where there are none."""
 
-    def total(row):
-        values = [_number(value) for value in row["rewards"].values()]
-        judged = [w * v for w, v in zip(weights or [1] * len(values), values) if v is not None]
-        return sum(judged) if judged else -math.inf
+    def reward(row):
+        value = _number(row.get("reward"))
+        return -math.inf if value is None else value
 
-    return max(completions, key=total, default=None)
+    return max(completions, key=reward, default=None)
 
 
 def _number(value):
@@ -219,8 +218,8 @@ def _curve(values, colour, width=96, height=16):
     )
 
 
-def _best_html(completions, weights):
-    best = best_of(completions, weights)
+def _best_html(completions):
+    best = best_of(completions)
     if best is None:
         return ""
     return (

@@ -79,30 +79,77 @@ def _smooth(values, window=7):
     ]
 
 
-def plot_comparison(report, base, tuned):
-    """Draw pass and cheat rates with 95 % intervals, lengths, and the speed of correct programs."""
-    figure, axes = _figure(3)
-    rates = (report["base_rate"], report["tuned_rate"])
-    bounds = (report["base_interval"], report["tuned_interval"])
-    errors = [
-        [rate - low for rate, (low, _) in zip(rates, bounds)],
-        [high - rate for rate, (_, high) in zip(rates, bounds)],
-    ]
-    axes[0].bar([0, 1], rates, color=[SOFT, GOOD], width=0.6, yerr=errors, capsize=4)
-    axes[0].bar([2, 3], [report["base_cheat_rate"], report["tuned_cheat_rate"]], color=[SOFT, BAD], width=0.6)
-    axes[0].set_xticks(range(4), ["base\ncorrect", "tuned\ncorrect", "base\ncheats", "tuned\ncheats"], fontsize=7)
-    axes[0].set_ylim(0, 1)
-    axes[0].set_title(f"{report['items']} held-out prompts", fontsize=9)
-    for records, label, colour in ((base, "base", SOFT), (tuned, "tuned", GOOD)):
-        axes[1].hist([r["tokens"] for r in records], bins=24, histtype="step", color=colour, label=label, lw=1.6)
-        speeds = sorted(r["speedup"] for r in records if r["correct"])
-        axes[2].step(speeds, [(n + 1) / len(speeds) for n in range(len(speeds))], color=colour, label=label, lw=1.6)
-    axes[1].set_title("tokens a completion", fontsize=9)
-    axes[1].legend(fontsize=7, frameon=False)
-    axes[2].axvline(1, color=SOFT, lw=0.8, ls=":")
-    axes[2].set_title("correct programs: share that is slower", fontsize=9)
-    axes[2].set_xlabel("speed, plain loops = 1", fontsize=8)
+def plot_comparison(bars, sweeps, pass_at_k, tokens, speeds):
+    """Draw a base and a tuned model side by side: what they solve, how that depends on the temperature, and how.
+
+    bars: list of (label, share, (low, high), group), in order; groups have colours of their own, and intervals are
+    95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. pass_at_k: {k: (share, (low,
+    high))}, or empty. tokens: numbers of tokens of each answer. speeds: of the correct programs, plain loops = 1.
+    """
+    figure, axes = _figure(5, width=2.9)
+    _plot_bars(axes[0], bars)
+    _plot_sweeps(axes[1], sweeps)
+    _plot_pass_at_k(axes[2], pass_at_k)
+    _plot_lengths(axes[3], tokens)
+    _plot_speeds(axes[4], speeds)
     return figure
+
+
+MODEL_COLOURS = {"base": SOFT, "tuned": GOOD, "cheats": BAD}
+
+
+def _plot_bars(axis, bars):
+    for place, (_, share, (low, high), group) in enumerate(bars):
+        errors = [[share - low], [high - share]]
+        axis.bar(place, share, color=MODEL_COLOURS[group], width=0.7, yerr=errors, capsize=3, ecolor=INK)
+    axis.set_xticks(range(len(bars)), [label for label, *_ in bars], fontsize=6)
+    axis.set_ylim(0, 1)
+    axis.set_title("confirm prompts, share solved", fontsize=9)
+
+
+def _plot_sweeps(axis, sweeps):
+    for name, shares in sweeps.items():
+        temperatures = sorted(shares)
+        values = [shares[temperature] for temperature in temperatures]
+        axis.plot(temperatures, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
+        best = max(temperatures, key=lambda temperature: shares[temperature])
+        axis.plot(best, shares[best], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
+    axis.set_ylim(0, 1)
+    axis.set_xlabel("temperature (0: greedy); circle: its best", fontsize=8)
+    axis.set_title("monitor prompts, share solved", fontsize=9)
+    axis.legend(fontsize=7, frameon=False)
+
+
+def _plot_pass_at_k(axis, curves):
+    for name, curve in curves.items():
+        ks = list(curve)
+        values = [curve[k][0] for k in ks]
+        lows = [curve[k][1][0] for k in ks]
+        highs = [curve[k][1][1] for k in ks]
+        axis.plot(ks, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
+        axis.fill_between(ks, lows, highs, color=MODEL_COLOURS[name], alpha=0.2, lw=0)
+    axis.set_xscale("log", base=2)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("answers k, at temperature 1", fontsize=8)
+    axis.set_title("pass@k" if curves else "pass@k: not run here", fontsize=9)
+
+
+def _plot_lengths(axis, tokens):
+    longest = max(max(values) for values in tokens.values())
+    edges = [longest * n / 24 for n in range(25)]  # the same for both, so that heights can be compared
+    for name, values in tokens.items():
+        axis.hist(values, bins=edges, histtype="step", color=MODEL_COLOURS[name], label=name, lw=1.6)
+    axis.set_title("tokens of an answer", fontsize=9)
+
+
+def _plot_speeds(axis, speeds):
+    for name, values in speeds.items():
+        ordered = sorted(values)
+        shares = [(n + 1) / len(ordered) for n in range(len(ordered))]
+        axis.step(ordered, shares, color=MODEL_COLOURS[name], label=name, lw=1.6)
+    axis.axvline(1, color=SOFT, lw=0.8, ls=":")
+    axis.set_xlabel("speed, plain loops = 1", fontsize=8)
+    axis.set_title("correct programs: share that is slower", fontsize=9)
 
 
 def plot_rewards(names, rows):

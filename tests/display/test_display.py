@@ -2,7 +2,7 @@ import matplotlib
 import pytest
 
 from helpers import plot_comparison, plot_lines, plot_masks, plot_rewards, plot_training, text_table
-from helpers.evaluation import compare
+from helpers.display.plots import MODEL_COLOURS
 
 matplotlib.use("Agg")
 
@@ -30,16 +30,45 @@ def logs(step):
     return {"step": step, "completions/clipped_ratio": 0.0, "rewards/f/mean": 0.5, **dict.fromkeys(names, 0.25)}
 
 
-@pytest.mark.parametrize("correct", [0, 2])
-def test_plots_draw(tmp_path, correct):
-    """Also where nothing is correct, which is where a first run often ends."""
-    rows = [
-        {"id": f"q{n}", "correct": n < correct, "cheat": False, "tokens": 9 + n, "speedup": 1.5 * (n < correct)}
-        for n in range(4)
+def comparison(speeds=(1.0, 1.5), pass_at_k=True):
+    """Arguments of `plot_comparison`."""
+    curve = {1: (0.2, (0.1, 0.3)), 16: (0.9, (0.8, 1.0))}
+    return {
+        "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("cheats", 0.3, (0.1, 0.6), "cheats")],
+        "sweeps": {"base": {0.0: 0.1, 1.0: 0.2}, "tuned": {0.0: 0.9, 1.0: 0.8}},
+        "pass_at_k": {"base": curve, "tuned": curve} if pass_at_k else {},
+        "tokens": {"base": [80, 90, 150], "tuned": [70, 71]},
+        "speeds": {"base": [], "tuned": list(speeds)},
+    }
+
+
+def test_both_models_share_the_bins():
+    """Bins of their own made the heights of two histograms mean different things."""
+    axis = plot_comparison(**comparison()).axes[3]
+    edges = [sorted({round(x, 6) for x, _ in patch.get_xy()}) for patch in axis.patches]
+    assert edges[0] == edges[1] and len(edges[0]) == 25
+
+
+def test_every_bar_has_its_interval():
+    """The bars of the cheats had none."""
+    axis = plot_comparison(**comparison()).axes[0]
+    drawn = [
+        segment for bar in axis.containers if hasattr(bar, "errorbar") for segment in bar.errorbar[2][0].get_segments()
     ]
-    report = compare(rows, rows).to_dict()
+    ends = [(round(low[1], 6), round(high[1], 6)) for low, high in drawn]
+    assert ends == [(0.05, 0.2), (0.1, 0.6)]
+    assert len(set(MODEL_COLOURS.values())) == len(MODEL_COLOURS)
+
+
+def test_a_small_sweep_says_what_was_not_run():
+    assert plot_comparison(**comparison(pass_at_k=False)).axes[2].get_title() == "pass@k: not run here"
+
+
+@pytest.mark.parametrize("speeds", [(), (1.0, 1.5)])
+def test_plots_draw(tmp_path, speeds):
+    """Also where nothing is correct, which is where a first run often ends."""
     figures = [
-        plot_comparison(report, rows, rows),
+        plot_comparison(**comparison(speeds)),
         plot_training([logs(1), logs(2)]),
         plot_lines([("a", {"x": ([1, 2], [0.1, 0.2])}), ("b", {"y": ([1, 2], [3, 0.2])})], "x", "y"),
         plot_masks([("a", [[True, False], [True, True]])] * 5),

@@ -22,7 +22,7 @@ for step in range(1, 13):
     state.global_step = step
     logs = {{"step": step, "reward": step / 10, "rewards/f/mean": 0.5, "step_time": 30.0}}
     state.log_history.append(logs)
-    row = {{"prompt": "Why?", "completion": f"answer {{step}}", "rewards": {{"f": 0.5}}}}
+    row = {{"prompt": "Why?", "completion": f"answer {{step}}", "rewards": {{"f": 0.5}}, "reward": 0.5}}
     view.on_log(None, state, None, logs=logs, completions=[row])
 """
 
@@ -38,8 +38,8 @@ def state_at(step, max_steps=100, history=None):
     return SimpleNamespace(global_step=step, max_steps=max_steps, log_history=history or [logs(step)])
 
 
-def row(completion="answer", prompt="question", **rewards):
-    return {"prompt": prompt, "completion": completion, "rewards": rewards or {"f": 1.0}}
+def row(completion="answer", prompt="question", reward=1.0, **rewards):
+    return {"prompt": prompt, "completion": completion, "rewards": rewards or {"f": 1.0}, "reward": reward}
 
 
 def cells(shown, heading):
@@ -128,10 +128,8 @@ def test_one_display_is_updated(bundles):
     ],
 )
 def test_every_metric_is_shown(heading, latest):
-    assert cells(page.page(state_at(1), logs(), [], None), heading)[0] == latest
-    line = next(
-        line for line in page.text(state_at(1), logs(), [], None).splitlines() if line.strip().startswith(heading)
-    )
+    assert cells(page.page(state_at(1), logs(), []), heading)[0] == latest
+    line = next(line for line in page.text(state_at(1), logs(), []).splitlines() if line.strip().startswith(heading))
     assert latest in line
 
 
@@ -141,31 +139,31 @@ def test_what_is_no_number_is_a_dash(value):
     broken = {**dict.fromkeys(logs(), value), "step": 2}
     for history in ([broken, broken], [logs(1), broken], [{}, broken], [broken, {}]):
         state = state_at(2, history=history)
-        shown = page.page(state, history[-1], [], None)
+        shown = page.page(state, history[-1], [])
         assert cells(shown, "f")[0] == cells(shown, "generate")[0] == "–"
         assert "nan" not in shown and "inf" not in shown
         assert "nan" not in page.line(state, history[-1])
     assert page.line(state_at(2, history=[broken]), broken).endswith("seconds –  – min left")
-    assert "– so far, – left" in page.page(state_at(2, history=[broken]), broken, [], None)
+    assert "– so far, – left" in page.page(state_at(2, history=[broken]), broken, [])
 
 
 def test_change_compares_the_ends():
     history = [logs(n, reward=float(n), pass_rate=n / 100) for n in range(1, 21)]
-    shown = page.page(state_at(20, history=history), history[-1], [], None)
+    shown = page.page(state_at(20, history=history), history[-1], [])
     assert cells(shown, "reward")[:2] == ["+20.00", "+15.00"] and cells(shown, "correct")[:2] == ["20%", "+15 pt"]
     assert "mean of the last 5 against the first 5" in shown
-    alone = page.page(state_at(1), logs(), [], None)
+    alone = page.page(state_at(1), logs(), [])
     assert cells(alone, "reward")[1] == "–" and "from the second step on" in alone
 
 
 def test_time_left_after_a_resume():
     """90 of 100 steps were done by earlier sessions: the pace is that of the two done here."""
     state = state_at(92, history=[logs(91, step_time=50.0), logs(92, step_time=70.0)])
-    assert "2 min so far, 8 min left" in page.text(state, logs(), [], None)
-    assert "2 min so far, 8 min left" in page.page(state, logs(), [], None)
+    assert "2 min so far, 8 min left" in page.text(state, logs(), [])
+    assert "2 min so far, 8 min left" in page.page(state, logs(), [])
     assert page.line(state, logs()).endswith("8.0 min left")
-    assert "width:92.0%" in page.page(state, logs(), [], None)
-    assert "curves from step 91" in page.page(state, logs(), [], None)
+    assert "width:92.0%" in page.page(state, logs(), [])
+    assert "curves from step 91" in page.page(state, logs(), [])
 
 
 def test_durations():
@@ -181,7 +179,7 @@ def test_durations():
 
 def test_curves_rise_with_the_values_and_are_thinned():
     history = [logs(n, reward=float(n), entropy=0.5) for n in range(1, 1001)]
-    shown = page.page(state_at(1000, 1000, history), history[-1], [], None)
+    shown = page.page(state_at(1000, 1000, history), history[-1], [])
     curve = points(shown, "reward")
     assert 100 <= len(curve) <= 120
     assert all(x < y and high > low for (x, high), (y, low) in zip(curve, curve[1:]))  # y grows downwards
@@ -191,7 +189,7 @@ def test_curves_rise_with_the_values_and_are_thinned():
 def test_a_thousand_steps_are_quick_and_small():
     history = [logs(n, reward=math.sin(n)) for n in range(1, 1001)]
     many = {f"rewards/f{n}/mean": 0.1 for n in range(8)}
-    given = (state_at(1000, 2000, [{**row, **many} for row in history]), {**history[-1], **many}, [row()], None)
+    given = (state_at(1000, 2000, [{**row, **many} for row in history]), {**history[-1], **many}, [row()])
     started = time.process_time()
     shown = page.page(*given)
     page.text(*given)
@@ -234,29 +232,27 @@ def test_signs_of_hacking_are_shown(bundles, capsys):
 
 
 def test_long_texts_say_what_is_left_out():
-    shown = page.text(state_at(1), logs(), [row("a" * 5000, "\n".join("abcdefghij"))], None)
+    shown = page.text(state_at(1), logs(), [row("a" * 5000, "\n".join("abcdefghij"))])
     assert "a" * 2000 + "\n… 3,000 more characters" in shown and "f\n… 8 more characters" in shown
 
 
 def test_the_page_cannot_change_the_notebook_around_it():
-    shown = page.page(state_at(1), logs(), [row()], None)
+    shown = page.page(state_at(1), logs(), [row()])
     assert not re.search(r"<style|<script|<link|\bclass=|\bid=|https?:|url\(", shown)
     assert shown.count("<div") == shown.count("</div") and shown.count("<table") == shown.count("</table") == 2
 
 
 def test_best_completion():
-    """Rewards that were not given do not count; a row without any is never the best."""
-    rows = [row("none", f=None, g=math.nan), row("low", f=-1.0, g=-2.0), row("high", f=None, g=-0.5)]
-    assert page.best_of(rows, None)["completion"] == "high"
-    assert page.best_of(rows, (1.0, 9.0))["completion"] == "high" and page.best_of([], None) is None
-    assert page.best_of([row("f", f=1.0, g=0.0), row("g", f=0.0, g=0.9)], (1.0, 2.0))["completion"] == "g"
-    assert "f –, g -0.50" in page.page(state_at(1), logs(), rows, None)
+    """By the reward that the trainer added up; a row that nothing judged is never the best."""
+    rows = [row("none", reward=None), row("broken", reward=math.nan), row("low", reward=-3.0), row("high", reward=-0.5)]
+    assert page.best_of(rows)["completion"] == "high" and page.best_of([]) is None
+    assert "f –, g -0.50" in page.page(state_at(1), logs(), [row("high", f=None, g=-0.5)])
 
 
-def test_weights_and_prompt_reach_the_page(bundles):
+def test_the_prompt_reaches_the_page(bundles):
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is 1 < 2?"}]
-    rows = [row("first", messages, f=1.0, g=0.0), row("second", messages, f=0.0, g=0.9)]
-    LiveView().on_log(SimpleNamespace(reward_weights=(1.0, 2.0)), state_at(1), None, logs=logs(), completions=rows)
+    rows = [row("first", messages, reward=1.0), row("second", messages, reward=1.8)]
+    LiveView().on_log(None, state_at(1), None, logs=logs(), completions=rows)
     assert "Be brief.\nIs 1 &lt; 2?" in bundles[0]["text/html"] and "Be brief.\nIs 1 < 2?" in bundles[0]["text/plain"]
     assert "second" in bundles[0]["text/html"] and "first<" not in bundles[0]["text/html"]
 
