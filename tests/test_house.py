@@ -1,4 +1,4 @@
-"""The shape of the house: who imports whom, how big it may get, what importing costs."""
+"""The shape of the house: who imports whom, how long a function may get, what importing costs."""
 
 import ast
 import re
@@ -15,10 +15,6 @@ HELPERS = ROOT / "helpers"
 ROOMS = "runtime kernels model rollout sandbox rewards tasks evaluation grpo display tiny run release".split()
 #: Rooms that may use less than all earlier ones.
 ONLY = {"runtime": set(), **dict.fromkeys("kernels sandbox display release".split(), {"runtime"})}
-BUDGET = {
-    "kernels": 750, "model": 950, "rollout": 800, "sandbox": 950, "rewards+tasks": 1100, "evaluation": 500,
-    "grpo": 900, "display": 350, "tiny": 350,
-}  # fmt: skip
 TOP_LEVEL = {
     "notebooks", "helpers", "tests", "requirements.txt", "constraints.txt", "Makefile", "README.md", "LICENSE",
     "pyproject.toml", "CITATION.cff",
@@ -33,17 +29,6 @@ def sources():
     return [path for path in sorted(HELPERS.rglob("*.py")) if path != HELPERS / "__init__.py"]
 
 
-def code_lines(path):
-    """Lines that hold code: no blanks, comments or docstrings."""
-    tree = ast.parse(path.read_text())
-    docs = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            docs |= set(range(node.lineno, node.end_lineno + 1))
-    lines = enumerate(path.read_text().splitlines(), 1)
-    return sum(1 for n, line in lines if n not in docs and line.strip() and not line.strip().startswith("#"))
-
-
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(HELPERS)))
 def test_a_room_imports_only_earlier_rooms(path):
     """Without it the trainer ends up importing the plots, and nothing can be replaced alone."""
@@ -55,16 +40,6 @@ def test_a_room_imports_only_earlier_rooms(path):
         for name in names:
             if name.split(".")[0] == "helpers":
                 assert name != "helpers" and name.split(".")[1] in allowed, f"{path} imports {name}"
-
-
-def test_line_budget():
-    """ "Thin" is a promise; a room over its budget is to be redesigned."""
-    for rooms, limit in BUDGET.items():
-        used = sum(code_lines(path) for path in sources() if room_of(path) in rooms.split("+"))
-        assert used <= limit, f"{rooms}: {used} code lines, {limit} allowed"
-    assert sum(map(code_lines, sources())) <= 6000
-    for path in sources():
-        assert len(path.read_text().splitlines()) <= 330, f"{path} is too long"
 
 
 def test_the_map_in_the_readme_is_the_house():

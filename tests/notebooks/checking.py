@@ -8,7 +8,7 @@ import sys
 import nbformat
 
 #: Parameters that make a notebook short; no checked cell may depend on them.
-SMALL = {"PROFILE": "tiny", "MAX_STEPS": 1, "ITEMS": 16, "FALLBACK_STEPS": 1}
+SMALL = {"PROFILE": "tiny", "MAX_STEPS": 1, "ITEMS": 16, "SWEEP": "small", "FALLBACK_STEPS": 1}
 
 
 def tags(cell):

@@ -1,26 +1,34 @@
-"""Does the chain learn, and only where there is something to learn? Whole runs of 04_grpo and 05_evaluate."""
+"""Does the chain learn, and only where there is something to learn? Whole runs of 04_grpo and 05_evaluate.
+
+The rules were fixed before the runs, and no run is repeated. A lesson must win, by at least 25 points at each model's
+own best temperature, in wordings that it was not trained on. No control may win. Across runs the smallest lesson must
+exceed the largest of four shuffled runs, which has a probability of 1 in 35 if lessons teach as little as shuffled
+rewards do, and both controls that need no task. A control that did not train proves nothing: its adapter must have
+moved at least half as far as a lesson's, and what it was paid for must have become more frequent.
+"""
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from helpers.grpo import read_metrics
 from helpers.runtime import ROOT
 
 pytestmark = pytest.mark.slow
 
 #: name -> parameters of 04_grpo. Seeds change the adapter's start, the prompts and every draw.
-RUNS = {
-    "seed 42": {"SEED": 42},
-    "seed 1": {"SEED": 1},
-    "seed 2": {"SEED": 2},
-    "rewards shuffled": {"SEED": 42, "CONTROL": "shuffle"},
-    "rewards flipped": {"SEED": 42, "CONTROL": "flip"},
-    "learning rate 0": {"SEED": 42, "CONTROL": "freeze"},
-}
+LESSONS = {f"seed {seed}": {"SEED": seed} for seed in (42, 1, 2)}
+SHUFFLES = {f"shuffle, seed {seed}": {"SEED": seed, "CONTROL": "shuffle"} for seed in (42, 1, 2, 3)}
+#: control -> the reward that it pays, which must rise
+TASKLESS = {"certainty": "rewards/certainty/mean", "majority": "rewards/majority/mean"}
+OTHERS = {control: {"SEED": 42, "CONTROL": control} for control in (*TASKLESS, "flip", "freeze")}
+RUNS = LESSONS | SHUFFLES | OTHERS
+EDGE = 10  # steps at the beginning and at the end of a run whose rewards are compared
 SCRIPT = """
 import json, sys
 from helpers.run import run_notebook
@@ -33,10 +41,13 @@ run_notebook("05_evaluate", folder, given)
 
 
 def run_both(folder, parameters):
-    """Train and evaluate in processes of their own; returns the report, or what went wrong as text."""
+    """Train and evaluate in processes of their own; returns the report with the metrics, or what went wrong as text."""
     command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(parameters)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return json.loads((folder / "report.json").read_text()) if run.returncode == 0 else run.stderr[-2000:]
+    if run.returncode:
+        return run.stderr[-2000:]
+    report = json.loads((folder / "report.json").read_text())
+    return {**report, "metrics": read_metrics(folder / "grpo" / "metrics.jsonl")}
 
 
 @pytest.fixture(scope="module")
@@ -47,42 +58,100 @@ def reports(tmp_path_factory):
         return dict(zip(RUNS, pool.map(run_both, folders.values(), RUNS.values())))
 
 
+def points(found):
+    low, high = (100 * bound for bound in found["interval"])
+    return f"{100 * found['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def moved(report):
+    """How far the adapter moved the model's matrices."""
+    return report["origin"]["adapter_norm"]
+
+
+def edges(report, name):
+    """Means of a metric over the first and the last steps."""
+    values = [row[name] for row in report["metrics"]]
+    return statistics.mean(values[:EDGE]), statistics.mean(values[-EDGE:])
+
+
 def shown(report):
     assert isinstance(report, dict), report
-    low, high = (100 * bound for bound in report["difference_interval"])
+    best, greedy = report["best"], report["greedy"]
     return (
-        f"{report['verdict']}: {report['base_rate']:.1%} -> {report['tuned_rate']:.1%} of {report['items']}, "
-        f"{100 * report['difference']:+.1f} points [{low:+.1f}, {high:+.1f}], p = {report['p_value']:.2g}, "
-        f"cheating {report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"
+        f"{report['verdict']}: own best {best['base_rate']:.1%} -> {best['tuned_rate']:.1%}, {points(best)}, "
+        f"p = {best['p_value']:.2g}; greedy {greedy['base_rate']:.1%} -> {greedy['tuned_rate']:.1%}; at T = 1 "
+        f"{points(report['sampled'])}; adapter moved {moved(report):.1f}"
     )
 
 
-@pytest.mark.parametrize("name", [name for name, run in RUNS.items() if "CONTROL" not in run])
-def test_win(reports, row, name):
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_wins(reports, row, name):
     report = reports[name]
-    row(f"win, {name}", shown(report))
-    assert report["verdict"] == "win" and report["difference"] >= 0.25 and report["p_value"] < 1e-3
+    row(f"lesson, {name}", shown(report))
+    assert report["verdict"] == "win"
+    assert report["best"]["difference"] >= 0.25 and report["best"]["p_value"] < 1e-3
+    assert report["greedy"]["tuned_rate"] >= 0.7
+    assert report["best"]["clusters"] >= 12
     assert report["tuned_cheat_rate"] < report["base_cheat_rate"]
 
 
-def test_shuffled_rewards_gain_little(reports, row):
-    """They say nothing about the answers, so what they move is a random walk. One such run can end better than it
-    began, and the verdict, which compares two models, then says so; the gain of a lesson must lie far beyond it."""
-    report = reports["rewards shuffled"]
-    row("control, rewards shuffled within the batch", shown(report))
+def test_the_control_was_a_run_like_the_lessons(reports):
+    """An adapter that hardly moved could not have won, whatever it was paid for."""
+    farthest = min(moved(reports[name]) for name in LESSONS)
+    for name in RUNS:
+        if name not in LESSONS and name != "freeze":
+            assert moved(reports[name]) >= farthest / 2, (name, moved(reports[name]), farthest)
+    assert moved(reports["freeze"]) == 0
+
+
+@pytest.mark.parametrize("name", SHUFFLES)
+def test_shuffled_rewards_do_not_win(reports, row, name):
+    """They say nothing about the answers, so what they move is a random walk."""
+    report = reports[name]
+    row(f"control, {name}", shown(report))
     assert "correctness_check_shuffled" in report["origin"]["settings"]["reward_funcs"]
-    lessons = [reports[name]["difference"] for name, run in RUNS.items() if "CONTROL" not in run]
-    assert abs(report["difference"]) < min(lessons) / 4
+    assert report["verdict"] != "win"
 
 
-def test_flipped_rewards_make_it_worse(reports, row):
-    """What pays is what happens, so the gradient has a sign; this is also what cheating would look like."""
-    report = reports["rewards flipped"]
-    row("control, sign of the rewards flipped", shown(report))
-    assert report["verdict"] == "regression" and report["tuned_cheat_rate"] > report["base_cheat_rate"]
+@pytest.mark.parametrize("name", TASKLESS)
+def test_being_surer_does_not_win(reports, row, name):
+    """Paid for its own probability, or for agreement within the group, the model gets what it is paid for, and that
+    is not the task. On the embedded model that this project shipped before, certainty alone "won" by 33 points."""
+    report = reports[name]
+    first, last = edges(report, TASKLESS[name])
+    row(f"control, {name}", f"{shown(report)}; its own reward {first:.2f} -> {last:.2f}")
+    weights = dict(
+        zip(report["origin"]["settings"]["reward_funcs"], report["origin"]["settings"]["reward_weights"], strict=True)
+    )
+    assert [reward for reward, weight in weights.items() if weight] == [name]
+    assert last > first, "it was not paid more for it, so nothing was learnt at all"
+    assert report["verdict"] != "win"
+
+
+def test_flipped_rewards_do_not_win(reports, row):
+    """What pays is what happens, so the gradient has a sign."""
+    report = reports["flip"]
+    first, last = edges(report, "reward")
+    row("control, flip", f"{shown(report)}; its own reward {first:.2f} -> {last:.2f}")
+    assert last > first
+    assert report["verdict"] != "win" and report["sampled"]["difference"] < 0
 
 
 def test_learning_rate_0_changes_nothing(reports, row):
-    report = reports["learning rate 0"]
-    row("control, learning rate 0", shown(report))
-    assert report["verdict"] == "null" and report["gained"] == report["lost"] == 0
+    report = reports["freeze"]
+    row("control, freeze", shown(report))
+    assert report["verdict"] == "null" and report["best"]["gained"] == report["best"]["lost"] == 0
+
+
+def test_the_smallest_lesson_exceeds_the_controls(reports, row):
+    """Seven runs in order: that the three lessons come first by chance has a probability of 1 / C(7, 3) = 1 / 35."""
+    gains = {name: report["best"]["difference"] for name, report in reports.items()}
+    smallest = min(gains[name] for name in LESSONS)
+    shuffled = max(gains[name] for name in SHUFFLES)
+    taskless = max(gains[name] for name in TASKLESS)
+    row(
+        "across runs",
+        f"smallest lesson {100 * smallest:+.1f}, largest of four shuffles {100 * shuffled:+.1f}, larger of certainty "
+        f"and majority {100 * taskless:+.1f} points at the own best; exact permutation p = 1/35",
+    )
+    assert smallest > shuffled and smallest > taskless
