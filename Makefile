@@ -29,7 +29,7 @@ run: $(READY) ## run the five notebooks in order; results under runs/
 test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, on two to four cores
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test-slow: $(READY) ## the runs that take longer: three wins, three controls, ten kills (about an hour at most)
+test-slow: $(READY) ## the runs that take longer: three lessons, eight controls, ten kills (about an hour)
 	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
 
 test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3.13"
@@ -56,7 +56,7 @@ bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
 
-tiny: $(READY) ## train the embedded model anew (about ten minutes on two cores)
+tiny: $(READY) ## train the embedded model anew (about @@TINY@@ minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
 release: ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing

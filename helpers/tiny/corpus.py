@@ -26,7 +26,7 @@ class CorpusFaults:
 
 #: Chosen so that the model is wrong when it answers greedily and right once in some six answers at temperature 1.
 FAULTS = CorpusFaults(
-    FaultRates(one_misconception=0.62, two_misconceptions=0.56, slips=0.12, cheat=0.02),
+    FaultRates(one_misconception=0.64, two_misconceptions=0.58, slips=0.08, cheat=0.02),
     math_misconception=0.65,
     math_slip=0.03,
 )

@@ -97,10 +97,10 @@ def test_a_lesson_wins(reports, row, name):
 
 def test_the_control_was_a_run_like_the_lessons(reports):
     """An adapter that hardly moved could not have won, whatever it was paid for."""
-    farthest = min(moved(reports[name]) for name in LESSONS)
+    least = min(moved(reports[name]) for name in LESSONS)
     for name in RUNS:
         if name not in LESSONS and name != "freeze":
-            assert moved(reports[name]) >= farthest / 2, (name, moved(reports[name]), farthest)
+            assert moved(reports[name]) >= least / 2, (name, moved(reports[name]), least)
     assert moved(reports["freeze"]) == 0
 
 
