@@ -35,8 +35,8 @@ class Profile:
     attention projections are kept, "nf4", dense, or "auto": dense if the plan fits, else nf4.
     embedding: where it is kept, "device", "host" (locked in host memory and read by the GPU) or "int8" (in
     eight bits on the device). Batch sizes count completions, lengths tokens. win_margin: what a gain's interval
-    must exceed to be called a win, a share, fixed here and not after a run. why: one sentence on the choice, where
-    "auto" made it.
+    must exceed to be called a win, a share, fixed here and not after a run. sweep: how much of an evaluation to run,
+    "full" or "small". why: one sentence on the choice, where "auto" made it.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Profile:
     reasoning_effort: str = "low"
     embedding: str = "device"
     win_margin: float = 0.0
+    sweep: str = "small"
     why: str = ""
 
     @property
@@ -73,12 +74,12 @@ _TINY = Profile(
     name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", experts="fp32", dense="nf4",
     lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=1e-3,
     num_generations=8, generation_batch_size=64, per_device_train_batch_size=16,
-    max_completion_length=200, max_steps=40, win_margin=0.1,
+    max_completion_length=200, max_steps=40, win_margin=0.1, sweep="full",
 )  # fmt: skip
 _T4 = replace(
     _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
     lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=1,
-    max_completion_length=768, max_steps=100, embedding="host", win_margin=0.0,
+    max_completion_length=768, max_steps=100, embedding="host", win_margin=0.0, sweep="small",
 )  # fmt: skip
 _L4 = replace(
     _T4, name="l4", needs_gib=21, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024,

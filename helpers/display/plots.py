@@ -79,16 +79,17 @@ def _smooth(values, window=7):
     ]
 
 
-def plot_comparison(bars, sweeps, pass_at_k, tokens, speeds):
+def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, speeds):
     """Draw a base and a tuned model side by side: what they solve, how that depends on the temperature, and how.
 
     bars: list of (label, share, (low, high), group), in order; groups have colours of their own, and intervals are
-    95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. pass_at_k: {k: (share, (low,
-    high))}, or empty. tokens: numbers of tokens of each answer. speeds: of the correct programs, plain loops = 1.
+    95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. best_temperatures: each model's own
+    best, marked on its sweep. pass_at_k: {k: (share, (low, high))}, or empty. tokens: numbers of tokens of each
+    answer. speeds: of the correct programs, plain loops = 1.
     """
     figure, axes = _figure(5, width=2.9)
     _plot_bars(axes[0], bars)
-    _plot_sweeps(axes[1], sweeps)
+    _plot_sweeps(axes[1], sweeps, best_temperatures)
     _plot_pass_at_k(axes[2], pass_at_k)
     _plot_lengths(axes[3], tokens)
     _plot_speeds(axes[4], speeds)
@@ -107,13 +108,12 @@ def _plot_bars(axis, bars):
     axis.set_title("confirm prompts, share solved", fontsize=9)
 
 
-def _plot_sweeps(axis, sweeps):
+def _plot_sweeps(axis, sweeps, best):
     for name, shares in sweeps.items():
         temperatures = sorted(shares)
         values = [shares[temperature] for temperature in temperatures]
         axis.plot(temperatures, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
-        best = max(temperatures, key=lambda temperature: shares[temperature])
-        axis.plot(best, shares[best], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
+        axis.plot(best[name], shares[best[name]], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
     axis.set_ylim(0, 1)
     axis.set_xlabel("temperature (0: greedy); circle: its best", fontsize=8)
     axis.set_title("monitor prompts, share solved", fontsize=9)

@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers.evaluation.compare import compare_records, paired
 from helpers.evaluation.records import Record
-from helpers.evaluation.statistics import Difference, Interval, clustered_interval, distinct_share, pass_at_k
+from helpers.evaluation.statistics import Difference, Interval, distinct_share, pass_at_k, rate_interval
 from helpers.rewards.matmul import DEAD_ZONE
 
 OUTCOMES = ("correct", "wrong", "fails", "cheat")
@@ -48,15 +48,14 @@ def pass_at_k_curve(records: Sequence[Record], ks: Iterable[int]) -> dict[int, t
     curve = {}
     for k in ks:
         estimates = [pass_at_k(len(answers), sum(answers), k) for answers in correct.values()]
-        low, high = clustered_interval(estimates, list(clusters.values()))
-        curve[k] = float(np.mean(estimates)), (max(0.0, low), min(1.0, high))
+        curve[k] = float(np.mean(estimates)), rate_interval(estimates, list(clusters.values()))
     return curve
 
 
 def entropy_per_token(records: Sequence[Record]) -> float:
     """The policy's entropy in nats a token, averaged over its own answers at temperature 1.
 
-    Minus the log-probability of what a policy draws is an unbiased estimate of its entropy.
+    Minus the log-probability of what a policy draws estimates its entropy.
     """
     assert all(record["temperature"] == 1 for record in records), "only answers at temperature 1 tell the entropy"
     return -sum(record["logprob"] for record in records) / sum(record["tokens"] for record in records)

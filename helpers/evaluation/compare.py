@@ -46,8 +46,10 @@ class Report:
             return "win"
         if self.best.is_loss:
             return "regression"
-        if self.sampled.is_gain and self.sampled.interval[0] > self.win_margin:
+        if self.sampled.is_gain and not self.best.is_gain:
             return "sharper"
+        if self.best.is_gain:
+            return "inconclusive"
         low, high = self.best.interval
         return "null" if -NULL_MARGIN < low and high < NULL_MARGIN else "inconclusive"
 
@@ -74,10 +76,14 @@ class Report:
             "null": f"Null: no difference beyond {100 * NULL_MARGIN:.0f} points either way",
             "inconclusive": self._inconclusive(),
         }
-        return f"{meaning[self.verdict]}. {primary[0].upper()}{primary[1:]}; {others}."
+        return f"{meaning[self.verdict]}; {primary}; {others}."
 
     def _inconclusive(self) -> str:
-        if self.best.is_gain and self.best.interval[0] <= self.win_margin:
+        beaten = {"greedy": self.against_greedy.is_gain, "at temperature 1": self.against_sampled.is_gain}
+        if self.best.is_gain and not all(beaten.values()):
+            unbeaten = " and ".join(where for where, is_gain in beaten.items() if not is_gain)
+            return f"Inconclusive: better than the base at its own best, but not than the base {unbeaten}"
+        if self.best.is_gain:
             return (
                 f"Inconclusive: a gain, but its interval does not lie above the {100 * self.win_margin:+.0f} points "
                 "that a win needs here"

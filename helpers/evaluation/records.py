@@ -38,12 +38,12 @@ SWEEPS = {
 
 
 def sweep_plan(name: str, profile) -> SweepPlan:
-    """The plan of that name; "auto" is "full" for the embedded model and "small" for others, which take hours.
+    """The plan of that name; "auto" is the profile's: "full" for the embedded model, "small" for larger ones.
 
     Raises UserError for an unknown name.
     """
     if name == "auto":
-        name = "full" if profile.device == "cpu" else "small"
+        name = profile.sweep
     if name not in SWEEPS:
         raise UserError(f"There is no sweep '{name}'{did_you_mean(name, SWEEPS)}: choose auto, {', '.join(SWEEPS)}.")
     return SWEEPS[name]
@@ -85,16 +85,16 @@ def evaluate(engine, monitor, confirm, params, name: str, temperatures: Iterable
     `SamplingParams`, of which the temperature is not used; the same seed gives both models of a comparison the same
     luck. name: of the model. temperatures: the grid; 0 is greedy.
     """
-    swept = records_at(temperatures, engine, monitor, params, name)
+    swept = records_at(temperatures, engine, monitor, params, name, "monitor")
     chosen = {0.0, 1.0, best_temperature(swept)}
-    return Evaluation(name, swept, records_at(chosen, engine, confirm, params, name))
+    return Evaluation(name, swept, records_at(chosen, engine, confirm, params, name, "confirm"))
 
 
-def records_at(temperatures: Iterable[float], engine, dataset, params, name: str) -> Records:
-    """Answer every prompt once at each of the temperatures, each with random numbers of its own."""
+def records_at(temperatures: Iterable[float], engine, dataset, params, name: str, split: str) -> Records:
+    """Answer every prompt once at each of the temperatures; each split and temperature has its own random numbers."""
     records = {}
     for temperature in sorted(set(temperatures)):
-        seed = random_seed("evaluation", params.seed, str(temperature))
+        seed = random_seed("evaluation", split, params.seed, str(temperature))
         at_temperature = replace(params, temperature=temperature, seed=seed)
         records[temperature] = sample_records(engine, dataset, at_temperature, name)
     return records

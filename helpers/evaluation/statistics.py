@@ -153,12 +153,16 @@ def clustered_interval(values: Sequence[float], clusters: Sequence[Hashable]) ->
     return mean - half, mean + half
 
 
-def rate_interval(correct: Sequence[int], clusters: Sequence[Hashable]) -> Interval:
-    """95 % interval of a share: the wider of Wilson's and the clustered one."""
-    by_items = wilson_interval(int(np.sum(correct)), len(correct))
+def rate_interval(shares: Sequence[float], clusters: Sequence[Hashable]) -> Interval:
+    """95 % interval of a mean of values in [0, 1]: the wider of Wilson's and the clustered one.
+
+    Where all items are alike the clustered interval has no width, and Wilson's has. Among values in [0, 1] zeros and
+    ones vary the most, so Wilson's is wide enough for shares too.
+    """
+    by_items = wilson_interval(round(float(np.sum(shares))), len(shares))
     if len(set(clusters)) < 2:
         return by_items
-    return _wider(by_items, clustered_interval(correct, clusters), lowest=0.0)
+    return _wider(by_items, clustered_interval(shares, clusters), lowest=0.0)
 
 
 def _wider(one: Interval, other: Interval, lowest: float) -> Interval:

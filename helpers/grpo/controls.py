@@ -2,7 +2,7 @@
 
 "shuffle", "flip" and "freeze" change the task's rewards or the step. "certainty" and "majority" pay for something that
 needs no task at all: for the model's own probability, and for doing what the others of the group do. Both make a model
-surer of what it already does, so they win wherever a model is right when it answers greedily.
+surer of what it already does, which is a gain wherever the model is right when it answers greedily.
 """
 
 import json

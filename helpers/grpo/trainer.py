@@ -116,7 +116,8 @@ class GRPOTrainer:
 
     def _run(self):
         metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
-        self.first_copies = [row["monitor/duplicate_ratio"] for row in read_metrics(metrics_file.path)][:FIRST_STEPS]
+        earlier = read_metrics(metrics_file.path)[:FIRST_STEPS]
+        self.first_copies = [row["monitor/duplicate_ratio"] for row in earlier]
         deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
         done = self.state.global_step >= self.args.max_steps
         try:

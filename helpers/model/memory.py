@@ -16,7 +16,7 @@ MXFP4_BYTES = 0.5 + 1 / 32
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 #: Tokens of a prompt, where only the completion's length is known.
 PROMPT = 512
-#: Completions of one rollout that more of them would not make faster, where memory sets no limit.
+#: The largest batch of one rollout where memory sets no limit, as on the CPU.
 MOST_COMPLETIONS = 128
 
 #: Parts that live through a run; those of a rollout and those of an update take turns.

@@ -38,7 +38,8 @@ class Judge:
 
     A verdict is remembered under the program's text and its contract: the same text can be right under one contract
     and wrong under another. Equal programs are judged once, so that within a group the clock's noise is not taken
-    for a difference.
+    for a difference. A verdict is kept with its measured speed for as long as the process lives: a program that many
+    steps repeat costs no time again, and an error of its one measurement stays, too.
     """
 
     def __init__(self):

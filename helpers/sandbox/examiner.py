@@ -91,7 +91,8 @@ class Examiner:
         return 1.0
 
     def behaviour(self, item):
-        """Describe what a program does with fixed inputs: a hash of its answers, or the kind of its failure.
+        """Describe what a program does with fixed inputs: a hash of its answers, or the kind of its failure with a
+        hash of the answers before it.
 
         item: (source, contract name). Right or wrong makes no difference.
         """
@@ -99,12 +100,13 @@ class Examiner:
         program = Program(source)
         rng = np.random.default_rng(0)
         answers = hashlib.sha256()
-        for sizes in BEHAVIOUR_SIZES:
+        for number, sizes in enumerate(BEHAVIOUR_SIZES):
             inputs = draw(rng, sizes, exact=True)
             try:
                 _, c, _ = self._answer(program, CONTRACTS[contract], lambda inputs=inputs: inputs)
             except Gone as gone:
-                return str(gone).partition(":")[0]  # "NameError" without the name
+                kind = str(gone).partition(":")[0]  # "NameError" without the name
+                return f"{kind} after {answers.hexdigest()}" if number else kind
             answers.update(c.tobytes())
         return answers.hexdigest()
 

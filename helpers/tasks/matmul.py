@@ -98,7 +98,7 @@ WISHES = {
     "Use zip.": ("zip", "axpy_rows"),
     "Keep it short.": ("zip", "map", "comprehension"),
     "Use map and sum.": ("map",),
-    "Build the result row by row.": ("append", "axpy_rows"),
+    "Use append.": ("append", "axpy_rows"),
 }
 FORMAT = "Answer with one Python code block."
 

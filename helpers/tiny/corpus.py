@@ -1,8 +1,10 @@
 """The text that the embedded model learns from: two languages, both in Harmony form.
 
-Most conversations ask for a matmul program, and the answers have misconceptions, slips and cheats
-(`tasks.programs`). The others are word problems with their working in the analysis channel, in which some families
-have an operation confused. Everything is drawn from one `random.Random`, and nothing that `is_heldout` is ever drawn.
+Most conversations ask for a matmul program; the others are word problems with their working in the analysis channel.
+With `FAULTS` the programs have misconceptions, slips and cheats (`tasks.programs`), and some families of word problems
+have an operation confused. `train` begins without any faults, because a model that meets the right answer to each
+contract first learns what the contracts ask for. Everything is drawn from one `random.Random`, and nothing that
+`is_heldout` is ever drawn.
 """
 
 import random
@@ -24,7 +26,8 @@ class CorpusFaults:
     math_slip: float = 0.0
 
 
-#: Chosen so that the model is wrong when it answers greedily and right once in some six answers at temperature 1.
+#: In the later part of the training. Chosen so that the model is wrong when it answers greedily and right once in some
+#: six answers at temperature 1.
 FAULTS = CorpusFaults(
     FaultRates(one_misconception=0.64, two_misconceptions=0.58, slips=0.08, cheat=0.02),
     math_misconception=0.65,

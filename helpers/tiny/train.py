@@ -118,7 +118,7 @@ class Batches:
         self.prepare(0, 1)
 
     def prepare(self, step, steps):
-        """Set what the conversations of this step are like: at first all answers are right."""
+        """Set what the conversations drawn from now on are like: at first all answers are right."""
         self.faults = FAULTS if step >= FAULTS_FROM * steps else CorpusFaults()
 
     def encode(self):

@@ -36,6 +36,7 @@ def comparison(speeds=(1.0, 1.5), pass_at_k=True):
     return {
         "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("cheats", 0.3, (0.1, 0.6), "cheats")],
         "sweeps": {"base": {0.0: 0.1, 1.0: 0.2}, "tuned": {0.0: 0.9, 1.0: 0.8}},
+        "best_temperatures": {"base": 1.0, "tuned": 0.0},
         "pass_at_k": {"base": curve, "tuned": curve} if pass_at_k else {},
         "tokens": {"base": [80, 90, 150], "tuned": [70, 71]},
         "speeds": {"base": [], "tuned": list(speeds)},
@@ -58,6 +59,12 @@ def test_every_bar_has_its_interval():
     ends = [(round(low[1], 6), round(high[1], 6)) for low, high in drawn]
     assert ends == [(0.05, 0.2), (0.1, 0.6)]
     assert len(set(MODEL_COLOURS.values())) == len(MODEL_COLOURS)
+
+
+def test_each_models_own_best_temperature_is_marked():
+    axis = plot_comparison(**comparison()).axes[1]
+    marked = [line.get_xydata().tolist() for line in axis.lines if line.get_markerfacecolor() == "none"]
+    assert marked == [[[1.0, 0.2]], [[0.0, 0.9]]]
 
 
 def test_a_small_sweep_says_what_was_not_run():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import RolloutEngine, SamplingParams, UserError, evaluate, load_records, load_task, save_records
-from helpers.evaluation import SWEEPS, sample_records, sweep_plan
+from helpers.evaluation import SWEEPS, SweepPlan, sample_records, sweep_plan
 from helpers.runtime import PROFILES
 
 
@@ -53,7 +53,7 @@ def test_the_plan_of_a_sweep():
         sweep_plan("auto", PROFILES["tiny"]) is SWEEPS["full"] and sweep_plan("auto", PROFILES["t4"]) is SWEEPS["small"]
     )
     assert all({0.0, 1.0} <= set(plan.temperatures) for plan in SWEEPS.values())
-    assert SWEEPS["full"].monitor_items >= 200 and SWEEPS["full"].confirm_items >= 300
+    assert SWEEPS["full"] == SweepPlan((0.0, 0.6, 0.8, 1.0, 1.2), 200, 320, 48, 16)
     with pytest.raises(UserError, match=r"no sweep 'ful' \(did you mean 'full'\?\): choose auto, full, small"):
         sweep_plan("ful", PROFILES["tiny"])
 

@@ -45,7 +45,7 @@ def test_with_an_item_a_cluster_the_sign_flips_are_mcnemar():
 
 
 def test_sixteen_clusters_can_reject_at_one_in_a_thousand():
-    """The smallest p-value is 2 / 2^16; with fewer wordings the figures that the README promises could not be had."""
+    """The smallest p-value is 2 / 2^16. With ten wordings it would be 2 / 2^10, which is above .001."""
     assert sign_flip_test([1] * 48 + [1], [n % 16 for n in range(49)]) == pytest.approx(2 / 2**16)
 
 
@@ -65,7 +65,8 @@ def test_dependent_items_need_the_cluster():
     for _ in range(200):
         change = []
         for _ in range(16):
-            change += rng.choice(([1] * 12 + [0] * 8, [-1] * 12 + [0] * 8))
+            size = rng.choice((8, 10, 12, 14))  # sums of one size would be McNemar's test
+            change += [rng.choice((1, -1))] * size + [0] * (20 - size)
         rejected["by wording"] += sign_flip_test(change, [n // 20 for n in range(320)]) < 0.05
         rejected["if independent"] += mcnemar_exact(change.count(1), change.count(-1)) < 0.05
     assert rejected["by wording"] <= 20 and rejected["if independent"] >= 80, rejected

@@ -25,6 +25,23 @@ def gradients(trainer, generation):
     return torch.cat([weight.grad.flatten() for weight in trainer.weights])
 
 
+def test_no_two_steps_draw_with_the_same_seed(tmp_path, prompts, monkeypatch):
+    """Seeds 42 and 1 once shared the random numbers of 13 of 40 steps."""
+    drawn_with = []
+    for seed in (42, 1):
+        trainer = trainer_in(tmp_path / str(seed), prompts, seed=seed, max_completion_length=2)
+        generate = trainer.engine.generate
+
+        def watched(prompts, params, num_generations, generate=generate):
+            drawn_with.append(params.seed % 2**32)
+            return generate(prompts, params, num_generations)
+
+        monkeypatch.setattr(trainer.engine, "generate", watched)
+        for step in (0, 1, 7):
+            trainer.generate(step)
+    assert len(drawn_with) == len(set(drawn_with)) == 6
+
+
 @pytest.mark.parametrize("loss_type", ["dapo", "dr_grpo"])
 def test_gradient_does_not_depend_on_the_cut(tmp_path, prompts, loss_type):
     """Normalising each micro-batch by itself is the usual mistake; the long and the short weigh wrongly."""

@@ -27,6 +27,17 @@ def test_order_groups_and_repeatability(engine, prompts):
     assert [c.token_ids for c in first] != [c.token_ids for c in other]
 
 
+def test_the_low_32_bits_of_a_seed_differ(engine, prompts, monkeypatch):
+    """Torch's CPU generator takes no more of a seed: 3 and 4099 drew the same completions once."""
+    seeds = []
+    manual_seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (seeds.append(seed), manual_seed(seed))[1])
+    engine.max_batch_size = 2
+    drawn = {seed: engine.generate(prompts, SamplingParams(max_completion_length=12, seed=seed)) for seed in (3, 4099)}
+    assert len(seeds) == 4 and len({seed % 2**32 for seed in seeds}) == 4
+    assert [c.token_ids for c in drawn[3]] != [c.token_ids for c in drawn[4099]]
+
+
 def test_random_state_outside_is_untouched(engine, prompts):
     torch.manual_seed(5)
     wanted = torch.rand(1)

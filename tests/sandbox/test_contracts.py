@@ -1,5 +1,7 @@
 """Contracts: how a program gets its operands and gives its result."""
 
+import statistics
+
 import pytest
 
 from helpers import UserError
@@ -26,10 +28,11 @@ def test_a_program_is_right_under_its_own_contract_only(sandbox, contract):
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_speed_is_compared_for_the_same_product(sandbox, contract):
     """A transposition is one pass over 64 x 64 numbers beside 64 of them: no contract may pay for itself."""
-    speeds = sorted(
-        verdict.speedup for verdict in sandbox.judge_many([ADAPTED[contract]] * 8, contracts=[contract] * 8)
-    )
-    assert 0.9 < speeds[4] < 1.1, speeds
+    programs = [BASELINE, ADAPTED[contract]] * 8
+    verdicts = sandbox.judge_many(programs, contracts=["rows", contract] * 8)
+    plain = statistics.median(verdict.speedup for verdict in verdicts[::2])
+    adapted = statistics.median(verdict.speedup for verdict in verdicts[1::2])
+    assert 0.75 < adapted / plain < 1.33
 
 
 def test_the_held_out_check_keeps_the_contract(sandbox):
@@ -51,12 +54,15 @@ def test_behaviour_is_what_a_program_does(sandbox):
         "def matmul(A, B):\n    x = 1\n    return nowhere",
         "def matmul(A, B):\n    return [[sum(A)]]",
         "import numpy\ndef matmul(A, B):\n    return numpy.dot(A, B)",
+        BASELINE.replace("return C", "return C if n < 5 else nothing"),
+        minus.replace("return C", "return C if n < 5 else nothing"),
     ]
     found = sandbox.behaviours(programs)
     assert found[0] == found[1] and found[2] == found[3] and found[4] == found[5]
-    assert len(set(found)) == 5
+    assert len(set(found)) == 7
     assert found == sandbox.behaviours(programs)  # the inputs are fixed
     assert found[4] == "NameError" and found[7] == "numpy is not pure Python"
+    assert found[8].startswith("NameError after") and found[9].startswith("NameError after")
     assert sandbox.behaviours([BASELINE], ["b_columns"]) != found[:1]
 
 

@@ -23,7 +23,7 @@ def engine():
 def test_no_temperature_makes_the_base_right(engine, row):
     prompts = load_task("matmul", "confirm", 320, seed=3)
     rates = {}
-    for temperature, records in records_at(TEMPERATURES, engine, prompts, PARAMS, "base").items():
+    for temperature, records in records_at(TEMPERATURES, engine, prompts, PARAMS, "base", "confirm").items():
         rates[temperature] = accuracy(records)
         low, high = rate_interval([one["correct"] for one in records], [one["cluster"] for one in records])
         label = f"base, {show_temperature(temperature)}, {len(records)} confirm prompts"

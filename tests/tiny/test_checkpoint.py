@@ -179,7 +179,10 @@ def test_it_fails_for_many_reasons(sampled):
     assert max(seen.values()) < 0.6 * len(failed), seen
 
 
-def out_of_fold_scores(features, outcome, folds=5):
+FOLDS = 5
+
+
+def out_of_fold_scores(features, outcome):
     """Scores of a ridge-penalised logistic model on one-hot features, each by a model that never saw the row."""
     names = {feature: n for n, feature in enumerate(sorted({f for row in features for f in row}))}
     x = np.zeros((len(features), len(names) + 1))
@@ -187,8 +190,8 @@ def out_of_fold_scores(features, outcome, folds=5):
     for row, chosen in zip(x, features):
         row[[names[feature] for feature in chosen]] = 1
     scores = np.zeros(len(x))
-    for fold in range(folds):
-        test = np.arange(len(x)) % folds == fold
+    for fold in range(FOLDS):
+        test = np.arange(len(x)) % FOLDS == fold
         a, y = x[~test], outcome[~test]
 
         def loss(w, a=a, y=y):
@@ -200,13 +203,19 @@ def out_of_fold_scores(features, outcome, folds=5):
 
 
 def auc_within(types, scores, outcome):
-    """Probability that a right answer has a higher score than a wrong one to a prompt of the same type."""
+    """Probability that a right answer has a higher score than a wrong one to a prompt of the same type.
+
+    Only answers of the same fold are compared. A model that never saw a fold with many right answers scores all of
+    its rows lower, so pairs across folds would give less than 0.5 where nothing can be told.
+    """
+    fold_of = np.arange(len(scores)) % FOLDS
     won = pairs = 0.0
     for kind in set(types):
-        here = np.array([other == kind for other in types])
-        right, wrong = scores[here & (outcome > 0)], scores[here & (outcome == 0)]
-        won += (right[:, None] > wrong).sum() + 0.5 * (right[:, None] == wrong).sum()
-        pairs += len(right) * len(wrong)
+        for fold in range(FOLDS):
+            here = (fold_of == fold) & np.array([other == kind for other in types])
+            right, wrong = scores[here & (outcome > 0)], scores[here & (outcome == 0)]
+            won += (right[:, None] > wrong).sum() + 0.5 * (right[:, None] == wrong).sum()
+            pairs += len(right) * len(wrong)
     return won / pairs
 
 
@@ -219,8 +228,9 @@ def auc_of_first_tokens(completions, verdicts, types):
 
 
 def test_the_first_tokens_do_not_decide(sampled):
-    """If the first eight tokens, which name the style, told whether a program is right, training could win by choosing
-    them. Only prompts without a wish leave the style open; their types are the contracts."""
+    """If the first eight tokens of an answer, the last five of which name the style, told whether a program is right,
+    training could win by choosing them. Only prompts without a wish leave the style open; their types are the
+    contracts."""
     completions, verdicts, rows = sampled
     types = rows["contract"][:]
     assert auc_of_first_tokens(completions, verdicts, types) <= 0.6
