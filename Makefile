@@ -30,7 +30,7 @@ test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, o
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: $(READY) ## the runs that take longer: three lessons, eight controls, ten kills (about an hour)
-	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
+	@$(VENV)/bin/python -m pytest -m slow --timeout 7200
 
 test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3.13"
 	@for python in $(PYTHONS); do "$$python" -c "" 2>/dev/null || { \
