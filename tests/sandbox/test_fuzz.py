@@ -54,7 +54,7 @@ def fuzz(count, seed):
         messages = [[{"role": "assistant", "content": text, "thinking": ""}] for text in batch]
         columns = [reward(prompts=[None] * len(batch), completions=messages) for reward in MATMUL_REWARDS]
         assert all(len(column) == len(batch) and all(map(math.isfinite, column)) for column in columns)
-        assert all(len(v.reason) <= 200 and v.reason.isprintable() for v in judge.verdicts)
+        assert all(len(v.reason) <= 200 and v.reason.isprintable() for v in judge.verdicts.values())
         code += sum(program is not None for program in judge.batch)
         correct += int(sum(columns[2]))
     return code, correct

@@ -75,8 +75,8 @@ def test_speed_is_told_apart(sandbox):
 
 def test_plain_way_is_as_fast_as_itself(sandbox):
     """Else a program earns or pays for being the baseline."""
-    speeds = sorted(verdict.speedup for verdict in sandbox.judge_many([BASELINE] * 16))
-    assert 0.93 < speeds[8] < 1.07, speeds
+    speeds = [verdict.speedup for verdict in sandbox.judge_many([BASELINE] * 48)]
+    assert 0.9 < statistics.median(speeds) < 1.1, speeds
 
 
 #: Work that could be done before the clock starts.
