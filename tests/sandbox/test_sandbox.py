@@ -1,5 +1,6 @@
 """Verdicts: their reasons, their order, their speed, and that none depends on luck or on a neighbour."""
 
+import statistics
 import time
 
 import numpy as np

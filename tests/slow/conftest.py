@@ -1,39 +1,46 @@
-"""`make test-slow` writes what it measured into tests/README.md, with the date and the commit it ran on."""
+"""Slow tests write what they measured into tests/README.md, a table for each file, with the date and the commit."""
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from helpers.runtime import ROOT, hardware, versions, write_whole
 
 README = ROOT / "tests" / "README.md"
-BEGIN, END = "<!-- make test-slow writes from here -->", "<!-- to here -->"
-ROWS, STARTED = pytest.StashKey(), pytest.StashKey()
+#: {file: [(what ran, what came out)]}, {file: seconds that its tests took}, and the commit that they ran on
+ROWS, SECONDS, COMMIT = pytest.StashKey(), pytest.StashKey(), pytest.StashKey()
 
 
 def pytest_configure(config):
-    config.stash[ROWS] = []
-    config.stash[STARTED] = (time.monotonic(), commit())
+    config.stash[ROWS] = {}
+    config.stash[SECONDS] = {}
+    config.stash[COMMIT] = commit()
 
 
 @pytest.fixture
 def row(request):
     """Call it with a heading and a result: one line of the table."""
-    return lambda what, result: request.config.stash[ROWS].append((what, result))
+    rows = request.config.stash[ROWS].setdefault(request.node.path.name, [])
+    return lambda what, result: rows.append((what, result))
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """What fails stands in the table too, be it a test or what it needs."""
     report = (yield).get_result()
+    name = item.path.name
+    seconds = item.config.stash[SECONDS]
+    seconds[name] = seconds.get(name, 0.0) + call.duration
     if report.failed:
         message = str(call.excinfo.value).partition("\n")[0][:200].replace("|", "/")
-        item.config.stash[ROWS].append((f"**failed: {item.name}**", message))
+        rows = item.config.stash[ROWS].setdefault(name, [])
+        rows.append((f"**failed: {item.name}**", message))
 
 
 def commit():
-    """The commit, marked where files other than the table differ from it."""
+    """The commit, marked where files other than the tables differ from it."""
 
     def git(*arguments):
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
@@ -42,23 +49,43 @@ def commit():
     return git("rev-parse", "--short=10", "HEAD") + (" with changes" if changed else "")
 
 
-def pytest_sessionfinish(session, exitstatus):
-    """Write the table, but not for a part of the slow tests."""
-    config = session.config
-    whole = config.option.markexpr == "slow" and config.args == config.getini("testpaths") and not config.option.keyword
-    if not whole or config.option.collectonly:
-        return
-    started, at = config.stash[STARTED]
-    rows, found = config.stash[ROWS], versions()
-    if exitstatus == pytest.ExitCode.INTERRUPTED:
+def ran_whole(config, name):
+    """Whether all tests of a file of this folder were asked for."""
+    path = Path(__file__).with_name(name)
+    asked = [config.rootpath / argument for argument in config.args]
+    covers = any(path == one or one in path.parents for one in asked)
+    return covers and config.option.markexpr == "slow" and not config.option.keyword
+
+
+def table(config, name, interrupted):
+    """The lines of one file's table."""
+    rows = config.stash[ROWS][name]
+    if interrupted:
         rows = [*rows, ("**interrupted**", "what follows has not run")]
-    lines = [
-        f"{time.strftime('%d %B %Y')}, commit {at}, {hardware()}, Python {found['python']}, torch {found['torch']}, "
-        f"transformers {found['transformers']}, {(time.monotonic() - started) / 60:.0f} minutes:",
+    found = versions()
+    minutes = config.stash[SECONDS][name] / 60
+    return [
+        f"{time.strftime('%d %B %Y')}, commit {config.stash[COMMIT]}, {hardware()}, Python {found['python']}, "
+        f"torch {found['torch']}, transformers {found['transformers']}, {minutes:.0f} minutes:",
         "",
         "| what ran | what came out |",
         "|---|---|",
         *(f"| {what} | {result} |" for what, result in rows),
     ]
-    before, _, rest = README.read_text().partition(BEGIN)
-    write_whole(README, "\n".join([before + BEGIN, "", *lines, "", END + rest.partition(END)[2]]))
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Write the tables of the files that ran as a whole."""
+    config = session.config
+    if config.option.collectonly:
+        return
+    stored = text = README.read_text()
+    for name in config.stash[ROWS]:
+        begin, end = f"<!-- {name} writes from here -->", f"<!-- {name} to here -->"
+        if ran_whole(config, name) and begin in text:
+            before, _, rest = text.partition(begin)
+            after = rest.partition(end)[2]
+            lines = table(config, name, exitstatus == pytest.ExitCode.INTERRUPTED)
+            text = "\n".join([before + begin, "", *lines, "", end + after])
+    if text != stored:
+        write_whole(README, text)
