@@ -1,4 +1,5 @@
-"""Does the chain learn, and only where there is something to learn? Whole runs of 04_grpo and 05_evaluate.
+"""Does the chain learn, and only where there is something to learn? Whole runs of 04_grpo, each evaluated as in
+05_evaluate.
 
 The rules were fixed before the runs, and no run is repeated. A lesson must win, by at least 25 points at each model's
 own best temperature, in wordings that it was not trained on. No control may win. Across runs the smallest lesson must
@@ -30,23 +31,21 @@ TASKLESS = {"certainty": "rewards/certainty/mean", "majority": "rewards/majority
 OTHERS = {control: {"SEED": 42, "CONTROL": control} for control in (*TASKLESS, "flip", "freeze")}
 RUNS = LESSONS | SHUFFLES | OTHERS
 EDGE = 10  # steps at the beginning and at the end of a run whose rewards are compared
-SCRIPT = """
-import json, sys
-from helpers.run import run_notebook
-from helpers.runtime import run_folder
-folder = run_folder(sys.argv[1])
-given = {"PROFILE": "tiny", "RUN_DIR": sys.argv[1]}
-run_notebook("04_grpo", folder, {**given, **json.loads(sys.argv[2])})
-run_notebook("05_evaluate", folder, given)
-"""
 
 
-def run_both(folder, parameters):
-    """Train and evaluate in processes of their own; returns the report with the metrics, or what went wrong as text."""
-    command = [sys.executable, "-c", SCRIPT, str(folder), json.dumps(parameters)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if run.returncode:
-        return run.stderr[-2000:]
+def process(*arguments):
+    """Run `one_run` with the arguments; returns "" or what went wrong."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.slow.one_run", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    return run.stderr[-2000:] if run.returncode else ""
+
+
+def run_both(folder, base, parameters):
+    """Train and evaluate; returns the report with the metrics, or what went wrong as text."""
+    wrong = process("run", str(folder), str(base), json.dumps(parameters))
+    if wrong:
+        return wrong
     report = json.loads((folder / "report.json").read_text())
     return {**report, "metrics": read_metrics(folder / "grpo" / "metrics.jsonl")}
 
@@ -54,9 +53,14 @@ def run_both(folder, parameters):
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """All runs, as many at a time as there are cores."""
-    folders = {name: tmp_path_factory.mktemp("run") for name in RUNS}
+    folder = tmp_path_factory.mktemp("base")
+    assert not process("base", str(folder))
+    folders = [tmp_path_factory.mktemp("run") for _ in RUNS]
     with ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
-        return dict(zip(RUNS, pool.map(run_both, folders.values(), RUNS.values())))
+        found = pool.map(
+            lambda one, parameters: run_both(one, folder / "base.json", parameters), folders, RUNS.values()
+        )
+        return dict(zip(RUNS, found))
 
 
 def points(found):
