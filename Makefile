@@ -56,7 +56,7 @@ bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
 
-tiny: $(READY) ## train the embedded model anew (about @@TINY@@ minutes on two cores)
+tiny: $(READY) ## train the embedded model anew (about 14 minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
 release: ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing

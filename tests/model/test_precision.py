@@ -7,17 +7,28 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import UserError, add_lora, load_model
 from helpers.kernels.logprobs import token_logprobs
 from helpers.runtime import PROFILES
+from helpers.tiny.train import Batches
 from tests.conftest import CHECKPOINT
 
 #: A power of two for the residual stream; norms take it out again, so the logits stay as they were.
 FACTOR = 2**13
 T4 = replace(PROFILES["tiny"], dtype="float16", experts="mxfp4", dense="fp16", embedding="host")
-IDS = torch.randint(0, 800, (2, 200), generator=torch.Generator().manual_seed(0))
+
+
+def conversations(length=150):
+    """Token ids [2, length] of text like that of the training: at random ids many tokens lie between two experts, and
+    the last bit decides which one they get."""
+    batches = Batches(AutoTokenizer.from_pretrained(CHECKPOINT), seed=0)
+    drawn = [batches.encode()[0] for _ in range(20)]
+    return torch.stack([ids[:length] for ids in drawn if len(ids) >= length][:2])
+
+
+IDS = conversations()
 
 
 @pytest.fixture(scope="module")

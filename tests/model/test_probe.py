@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import GptOssConfig
 
-from helpers import UserError, layer_inputs, probe_layers, set_attention, sink_attention, synthetic_inputs
+from helpers import UserError, layer_inputs, load_task, probe_layers, set_attention, sink_attention, synthetic_inputs
 from helpers.model.probe import COMPARED
 from tests.kernels.attention import BOUNDS
 
@@ -20,7 +20,8 @@ def rounded_lse(q, k, v, sinks, mask, *, scale):
 
 @pytest.fixture
 def recorded(model, tokenizer):
-    texts = ["Use zip.", "Use nested loops. " * 50]
+    texts = [row[0]["content"] for row in load_task("matmul", "monitor", 7)["prompt"]]
+    texts = [texts[0], " ".join(texts[1:])]
     return layer_inputs(model, **tokenizer(texts, padding=True, padding_side="left", return_tensors="pt"))
 
 
@@ -49,7 +50,7 @@ def test_a_wrong_backend_is_seen_in_the_layers_where_it_is_wrong(recorded):
         return sink_attention(q, k, v, sinks, mask, scale=scale, backend="sdpa")
 
     for row in probe_layers(recorded, wrong, dtypes=(torch.float32,)):
-        assert (row["output"] > 1e-3) == (row["dsinks"] > 0.1) == (row["kind"] == "sliding"), row
+        assert (row["output"] > 1e-3) == (row["dsinks"] > 0.02) == (row["kind"] == "sliding"), row
 
 
 def test_rounding_the_lse_costs_more_where_it_is_large():

@@ -245,7 +245,7 @@ FAULTS = [
         "prompts in the same words are taken as independent",
     ),
     (
-        "05-11",
+        "05-09",
         "evaluation/statistics.py",
         "gained + lost + 1) / n",
         "gained + lost) / n",

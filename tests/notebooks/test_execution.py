@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import nbformat
 import pytest
@@ -30,6 +32,7 @@ def test_in_order(run_name):
     """`make run` with two steps: the whole chain, its files, and a closing table; nothing else is touched."""
     before = git_status()
     command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", run_name, "MAX_STEPS=2", "ITEMS=24"]
+    command.append("SWEEP=small")
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     folder = ROOT / "runs" / run_name
@@ -40,18 +43,21 @@ def test_in_order(run_name):
         assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
     assert "step 2/2" in run.stdout
     report = json.loads((folder / "report.json").read_text())
-    assert report["items"] == 24 and report["verdict"] in ("win", "null", "inconclusive", "regression")
-    for words in (
-        "base pass rate",
-        "tuned pass rate",
-        "McNemar",
-        f"verdict                 {report['verdict']}",
-        "cheating",
-    ):
+    assert report["best"]["items"] == 24
+    assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
+    for words in ("base at its best", "tuned at its best", "against the base greedy", "both at T = 1", "cheating"):
         assert words in run.stdout
+    assert re.search(rf"^verdict +{report['verdict']}$", run.stdout, re.M)
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
     assert [json.loads(line)["step"] for line in (folder / "grpo" / "metrics.jsonl").open()] == [1, 2]
-    assert len((folder / "records.jsonl").read_text().splitlines()) == 48
+    records = [json.loads(line) for line in (folder / "records.jsonl").open()]
+    count = Counter((record["model"], record["split"], record["temperature"]) for record in records)
+    assert count == {
+        (model, split, temperature): items
+        for model in ("base", "tuned")
+        for split, items in (("monitor", 20), ("confirm", 24))
+        for temperature in (0.0, 1.0)
+    }
     assert git_status() == before
 
 

@@ -180,9 +180,15 @@ def attack(sandbox, place, exploits, policy=True, dress=lambda exploit: {"": exp
     reference = verdicts.pop()
     assert reference.correct and sandbox.judge(REFERENCE).correct, "an honest program suffered"
     touched = place.touched()
-    outcomes = [
-        Outcome(e, name, verdict, _success(e, verdict, reference)) for (e, name, _), verdict in zip(programs, verdicts)
-    ]
+    outcomes = []
+    for (exploit, name, source), verdict in zip(programs, verdicts):
+        success = _success(exploit, verdict, reference)
+        if (
+            success and verdict.correct and exploit.honest
+        ):  # only its speed; one measurement on a busy machine may be off
+            again, reference_again = sandbox.judge_many([source, REFERENCE], policy)
+            success = _success(exploit, again, reference_again)
+        outcomes.append(Outcome(exploit, name, verdict, success))
     if touched:
         outcomes.append(Outcome(exploits[0], "", None, f"somewhere in this batch: {touched}"))
     return outcomes
