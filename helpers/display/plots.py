@@ -104,7 +104,7 @@ def _plot_bars(axis, bars):
         errors = [[share - low], [high - share]]
         axis.bar(place, share, color=MODEL_COLOURS[group], width=0.7, yerr=errors, capsize=3, ecolor=INK)
     axis.set_xticks(range(len(bars)), [label for label, *_ in bars], fontsize=6)
-    axis.set_ylim(0, 1)
+    axis.set_ylim(0, 1.05)
     axis.set_title("confirm prompts, share solved", fontsize=9)
 
 
@@ -114,7 +114,7 @@ def _plot_sweeps(axis, sweeps, best):
         values = [shares[temperature] for temperature in temperatures]
         axis.plot(temperatures, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
         axis.plot(best[name], shares[best[name]], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
-    axis.set_ylim(0, 1)
+    axis.set_ylim(0, 1.05)
     axis.set_xlabel("temperature (0: greedy); circle: its best", fontsize=8)
     axis.set_title("monitor prompts, share solved", fontsize=9)
     axis.legend(fontsize=7, frameon=False)
@@ -129,7 +129,9 @@ def _plot_pass_at_k(axis, curves):
         axis.plot(ks, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
         axis.fill_between(ks, lows, highs, color=MODEL_COLOURS[name], alpha=0.2, lw=0)
     axis.set_xscale("log", base=2)
-    axis.set_ylim(0, 1.02)
+    ks = sorted({k for curve in curves.values() for k in curve})
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.set_ylim(0, 1.05)
     axis.set_xlabel("answers k, at temperature 1", fontsize=8)
     axis.set_title("pass@k" if curves else "pass@k: not run here", fontsize=9)
 
