@@ -5,9 +5,9 @@ import random
 from itertools import count
 
 from helpers.runtime import UserError, did_you_mean
-from helpers.tasks.math import FAMILIES, draw_problem
-from helpers.tasks.matmul import CONTRACTS, WISHES, Prompt, draw_prompt
-from helpers.tasks.programs import STYLES, draw_program
+from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, Prompt, draw_prompt
+from helpers.tasks.matmul.programs import STYLES, draw_program
 from helpers.tasks.split import SPLITS, belongs_to
 from helpers.tasks.wording import wording_names
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import RolloutEngine, SamplingParams, load_model, load_task, sample_records
 from helpers.evaluation import TEMPERATURES, accuracy, pass_at_k_curve, rate_interval, show_temperature
 from helpers.evaluation.records import records_at
-from helpers.tasks.matmul import WISHES
+from helpers.tasks.matmul.prompts import WISHES
 from tests.tiny.test_checkpoint import auc_of_first_tokens, judged, sample
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 
 from helpers import UserError, load_task
 from helpers.sandbox import CONTRACTS as SANDBOX_CONTRACTS
-from helpers.tasks.math import FAMILIES, draw_problem
-from helpers.tasks.matmul import CONTRACTS, WISHES, draw_prompt
-from helpers.tasks.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
+from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
+from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import wording_names
 from helpers.tiny.corpus import FAULTS, MATH_WORDINGS

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from helpers import RolloutEngine, SamplingParams, load_task
 from helpers.rewards import judge
-from helpers.tasks.matmul import CONTRACTS, WISHES
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES
 from helpers.tasks.split import is_heldout
 from helpers.tiny import train as tiny
 from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation

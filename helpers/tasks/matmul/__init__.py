@@ -1,0 +1,1 @@
+"""The matmul task: write a matrix product in pure Python."""
