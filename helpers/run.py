@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.evaluation import show_temperature, sweep_plan, trained_on
+from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, get_profile, run_folder, write_whole
+from helpers.tasks import get_task
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
@@ -141,37 +142,38 @@ def write_html(path):
     write_whole(path.with_suffix(".html"), page)
 
 
-def summary(folder, minutes):
-    """The closing table, from what 05_evaluate wrote."""
-    report = json.loads((folder / "report.json").read_text())
+def summary(folder: Path, minutes: float) -> str:
+    """Return the closing table, from what 05_evaluate wrote."""
+    saved = json.loads((folder / "report.json").read_text())
+    report = Report.from_dict(saved)
+    best = report.best
+    base_at = show_temperature(report.base_temperature)
+    tuned_at = show_temperature(report.tuned_temperature)
+    rows = [
+        (f"base at its best, {base_at} [95 %]", _show_share(best.base_rate, best.base_interval)),
+        (f"tuned at its best, {tuned_at} [95 %]", _show_share(best.tuned_rate, best.tuned_interval)),
+        ("difference", f"{show_difference(best)}, p = {best.p_value:.2g}"),
+        ("on", f"{best.items} held-out prompts in {best.clusters} clusters not trained on"),
+        ("against the base greedy", show_difference(report.against_greedy)),
+        ("against the base at T = 1", show_difference(report.against_sampled)),
+        ("both at T = 1", show_difference(report.sampled)),
+        ("verdict", report.verdict),
+    ]
+    for outcome in report.base_outcomes | report.tuned_outcomes:
+        before = report.base_outcomes.get(outcome, 0.0)
+        after = report.tuned_outcomes.get(outcome, 0.0)
+        rows.append((f"{outcome} at T = 1", f"{before:.1%} -> {after:.1%}"))
+    rows += [
+        ("trained", trained_on(saved["origin"])),
+        ("minutes", f"{minutes:.1f}"),
+        ("report", str((folder / "05_evaluate.html").resolve())),
+    ]
+    return text_table(rows)
 
-    best = report["best"]
-    base_at = show_temperature(report["base_temperature"])
-    tuned_at = show_temperature(report["tuned_temperature"])
 
-    def share(rate, interval):
-        return f"{rate:.1%}  [{interval[0]:.1%}, {interval[1]:.1%}]"
-
-    def points(found):
-        low, high = found["interval"]
-        return f"{100 * found['difference']:+.1f} points  [{100 * low:+.1f}, {100 * high:+.1f}]"
-
-    return text_table(
-        [
-            (f"base at its best, {base_at} [95 %]", share(best["base_rate"], best["base_interval"])),
-            (f"tuned at its best, {tuned_at} [95 %]", share(best["tuned_rate"], best["tuned_interval"])),
-            ("difference", f"{points(best)}, p = {best['p_value']:.2g}"),
-            ("on", f"{best['items']} held-out prompts in {best['clusters']} wordings not trained on"),
-            ("against the base greedy", points(report["against_greedy"])),
-            ("against the base at T = 1", points(report["against_sampled"])),
-            ("both at T = 1", points(report["sampled"])),
-            ("verdict", report["verdict"]),
-            ("cheating at T = 1", f"{report['base_cheat_rate']:.1%} -> {report['tuned_cheat_rate']:.1%}"),
-            ("trained", trained_on(report["origin"])),
-            ("minutes", f"{minutes:.1f}"),
-            ("report", str((folder / "05_evaluate.html").resolve())),
-        ]
-    )
+def _show_share(rate: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{rate:.1%} [{low:.1%}, {high:.1%}]"
 
 
 def main(arguments=None):
@@ -189,6 +191,7 @@ def main(arguments=None):
             raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
         profile = get_profile(given.setdefault("PROFILE", args.profile))
         sweep_plan(given.get("SWEEP", "auto"), profile)
+        get_task(given.get("TASK", known["04_grpo"]["TASK"]))
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
         from helpers.grpo import GRPOConfig, check_control  # seconds of imports that a mistake above need not wait for
 

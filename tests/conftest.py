@@ -36,6 +36,14 @@ def tokenizer(loaded):
 
 
 @pytest.fixture(scope="session")
+def task():
+    """The matmul task with its sandbox."""
+    task = helpers.get_task("matmul")
+    yield task
+    task.close()
+
+
+@pytest.fixture(scope="session")
 def sandbox():
     with helpers.Sandbox() as sandbox:
         yield sandbox

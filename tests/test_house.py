@@ -49,6 +49,16 @@ def test_the_map_in_the_readme_is_the_house():
     assert shown == ROOMS and {room_of(path) for path in sources()} == set(ROOMS)
 
 
+@pytest.mark.parametrize("room", ["grpo", "evaluation", "display", "run.py"])
+def test_what_serves_every_task_names_none(room):
+    """A trainer that knows one task's words cannot serve another."""
+    places = [path for path in sources() if path.relative_to(HELPERS).parts[0] == room]
+    assert places
+    for path in places:
+        found = re.findall("matmul|cheat|speedup", path.read_text(), re.IGNORECASE)
+        assert not found, f"{path} says {found[0]}"
+
+
 def test_functions_fit_a_screen():
     """A function longer than a screen hides what it does."""
     for path in sources():

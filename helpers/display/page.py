@@ -13,8 +13,8 @@ from helpers.display.tables import text_table
 BLUE, GREEN, ORANGE, PLAIN = "#4a86d8", "#2e9e6b", "#d9622b", "currentColor"
 LINE_COLUMNS = (
     ("reward", "reward", "{:+.2f}"),
-    ("pass_rate", "pass", "{:.0%}"),
-    ("cheat_rate", "cheat", "{:.0%}"),
+    ("outcomes/correct", "correct", "{:.0%}"),
+    ("outcomes/refused", "refused", "{:.0%}"),
     ("completions/mean_length", "tokens", "{:.0f}"),
     ("completions/clipped_ratio", "cut off", "{:.0%}"),
     ("entropy", "entropy", "{:.2f}"),
@@ -22,10 +22,8 @@ LINE_COLUMNS = (
 )
 #: The page's rows: log name, heading (indented: a part of the row above), format, colour of the curve.
 REWARD = ("reward", "reward", "{:+.2f}", BLUE)
-RATES = (
-    ("pass_rate", "correct", "{:.0%}", GREEN),
-    ("cheat_rate", "cheating", "{:.0%}", ORANGE),
-)
+#: Colours of outcomes that mean the same in every task; the others are plain.
+OUTCOME_COLOURS = {"outcomes/correct": GREEN, "outcomes/refused": ORANGE}
 REST = (
     ("completions/mean_length", "tokens a completion", "{:.0f}", PLAIN),
     ("completions/max_length", "  longest", "{:.0f}", PLAIN),
@@ -159,10 +157,13 @@ def _watched(logs, before="\n"):
 
 def _rows(history, logs):
     """Two lists of (heading, latest, change, colour, values), for the left and the right table."""
-    names = [name for name in {**(history[0] if history else {}), **logs} if re.fullmatch("rewards/.*/mean", name)]
-    parts = [(name, "  " + _cut(name[8:-5], 1, 32), "{:+.2f}", PLAIN) for name in names]
+    names = {**(history[0] if history else {}), **logs}
+    rewards = [name for name in names if re.fullmatch("rewards/.*/mean", name)]
+    parts = [(name, "  " + _cut(name[8:-5], 1, 32), "{:+.2f}", PLAIN) for name in rewards]
+    outcomes = [name for name in names if name.startswith("outcomes/")]
+    rates = [(name, _cut(name[9:], 1, 32), "{:.0%}", OUTCOME_COLOURS.get(name, PLAIN)) for name in outcomes]
     tables = []
-    for columns in ((REWARD, *parts, *RATES), REST):
+    for columns in ((REWARD, *parts, *rates), REST):
         values = [[_number(row.get(name)) for row in history] for name, *_ in columns]
         tables.append(
             [

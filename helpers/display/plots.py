@@ -2,6 +2,9 @@
 
 INK, SOFT, GOOD, BAD, THIRD = "#1f2933", "#9aa5b1", "#1b7f5c", "#c2410c", "#3b5b92"
 
+#: Colours of outcomes that mean the same in every task.
+OUTCOME_COLOURS = {"outcomes/correct": GOOD, "outcomes/refused": BAD}
+
 
 def _figure(columns, rows=1, width=3.2, height=2.6):
     import matplotlib.pyplot as plt
@@ -46,13 +49,14 @@ def plot_lines(panels, xlabel, ylabel):
 
 
 def plot_training(rows):
-    """Draw metrics over steps: reward and its components, pass and cheat rate, lengths, entropy."""
+    """Draw metrics over steps: reward and its components, outcomes, lengths, entropy."""
     figure, axes = _figure(4)
     steps = [row["step"] for row in rows]
     parts = [name for name in rows[0] if name.startswith("rewards/")]
+    outcomes = [name for name in rows[0] if name.startswith("outcomes/")]
     panels = (
         ("reward", [("reward", "all", INK)] + [(name, name.split("/")[1], None) for name in parts]),
-        ("share of completions", [("pass_rate", "correct", GOOD), ("cheat_rate", "cheating", BAD)]),
+        ("share of completions", [(name, name.split("/")[1], OUTCOME_COLOURS.get(name)) for name in outcomes]),
         (
             "tokens a completion",
             [("completions/mean_length", "mean", INK), ("completions/max_length", "longest", SOFT)],
@@ -79,24 +83,26 @@ def _smooth(values, window=7):
     ]
 
 
-def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, speeds):
+def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, measure=None):
     """Draw a base and a tuned model side by side: what they solve, how that depends on the temperature, and how.
 
     bars: list of (label, share, (low, high), group), in order; groups have colours of their own, and intervals are
     95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. best_temperatures: each model's own
     best, marked on its sweep. pass_at_k: {k: (share, (low, high))}, or empty. tokens: numbers of tokens of each
-    answer. speeds: of the correct programs, plain loops = 1.
+    answer. measure: `(label, values)` of a number measured of each correct answer, or None.
     """
-    figure, axes = _figure(5, width=2.9)
+    figure, axes = _figure(4 if measure is None else 5, width=2.9)
     _plot_bars(axes[0], bars)
     _plot_sweeps(axes[1], sweeps, best_temperatures)
     _plot_pass_at_k(axes[2], pass_at_k)
     _plot_lengths(axes[3], tokens)
-    _plot_speeds(axes[4], speeds)
+    if measure is not None:
+        label, values = measure
+        _plot_measure(axes[4], label, values)
     return figure
 
 
-MODEL_COLOURS = {"base": SOFT, "tuned": GOOD, "cheats": BAD}
+MODEL_COLOURS = {"base": SOFT, "tuned": GOOD, "refused": BAD}
 
 
 def _plot_bars(axis, bars):
@@ -144,14 +150,13 @@ def _plot_lengths(axis, tokens):
     axis.set_title("tokens of an answer", fontsize=9)
 
 
-def _plot_speeds(axis, speeds):
-    for name, values in speeds.items():
+def _plot_measure(axis, label, values_of_models):
+    for name, values in values_of_models.items():
         ordered = sorted(values)
         shares = [(n + 1) / len(ordered) for n in range(len(ordered))]
         axis.step(ordered, shares, color=MODEL_COLOURS[name], label=name, lw=1.6)
-    axis.axvline(1, color=SOFT, lw=0.8, ls=":")
-    axis.set_xlabel("speed, plain loops = 1", fontsize=8)
-    axis.set_title("correct programs: share that is slower", fontsize=9)
+    axis.set_xlabel(label, fontsize=8)
+    axis.set_title("correct answers: share below", fontsize=9)
 
 
 def plot_rewards(names, rows):

@@ -1,7 +1,9 @@
-"""Where a difference comes from: prompts, outcomes, faults, speed; and how sure and how varied a model is."""
+"""Where a difference comes from: prompts, outcomes, faults, measures; and how sure and how varied a model is."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from math import log2
 from statistics import median
 
@@ -10,21 +12,15 @@ import numpy as np
 from helpers.evaluation.compare import compare_records, paired
 from helpers.evaluation.records import Record
 from helpers.evaluation.statistics import Difference, Interval, distinct_share, pass_at_k, rate_interval
-from helpers.rewards.matmul import DEAD_ZONE
-
-OUTCOMES = ("correct", "wrong", "fails", "cheat")
+from helpers.tasks import Measure
 
 
-def outcome_of(record):
-    """One of `OUTCOMES`: "wrong" gives an answer that is no product, "fails" gives none."""
-    if record["correct"]:
-        return "correct"
-    return "cheat" if record["cheat"] else "wrong" if record["ran"] else "fails"
-
-
-def fault_of(record):
-    """The reason of a verdict without its details ("IndexError", "wrong product"); "" if correct."""
-    return record["reason"].split(" for ")[0].split(":")[0].split(" of ")[0]
+def fault_of(record: Record) -> str:
+    """Return the reason of a grade without its details ("IndexError", "wrong product"); "" if correct."""
+    reason = record["reason"]
+    for end in (" for ", ":", " of "):
+        reason = reason.partition(end)[0]
+    return reason
 
 
 def gains_by(base: Sequence[Record], tuned: Sequence[Record], key: str = "cluster") -> dict[str, Difference]:
@@ -78,49 +74,96 @@ def diversity(base: Sequence[Record], tuned: Sequence[Record]) -> dict[str, tupl
     }
 
 
-def transition_matrix(base, tuned):
-    """{(outcome of the base, outcome of the tuned model): items}, all 16 of them."""
-    counts = Counter((outcome_of(before), outcome_of(after)) for before, after in paired(base, tuned))
-    return {(before, after): counts[before, after] for before in OUTCOMES for after in OUTCOMES}
+def transition_matrix(
+    base: Sequence[Record], tuned: Sequence[Record], outcomes: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """{(outcome of the base, outcome of the tuned model): items} for every pair of `outcomes`."""
+    counts = Counter((before["outcome"], after["outcome"]) for before, after in paired(base, tuned))
+    return {pair: counts[pair] for pair in product(outcomes, repeat=2)}
 
 
-def fault_changes(base, tuned):
-    """[(fault, in the base, of these: now correct, the same, another; in the tuned model)], most frequent first.
+@dataclass(frozen=True)
+class FaultChange:
+    """What became of the items on which the base made one fault.
 
-    A fault that only the tuned model makes stands at the end.
+    base: how many there are. Of these the tuned model now is correct on `solved`, makes the same fault on `same`, and
+    another on `other`. tuned: how often the tuned model makes this fault, on any item.
     """
-    rows, pairs = [], paired(base, tuned)
-    after = Counter(fault_of(record) for record in tuned if not record["correct"])
-    before = Counter(fault_of(record) for record in base if not record["correct"])
-    for fault in sorted(before | after, key=lambda fault: (-before[fault], -after[fault], fault)):
-        now = [new for old, new in pairs if not old["correct"] and fault_of(old) == fault]
-        solved = sum(record["correct"] for record in now)
-        same = sum(not record["correct"] and fault_of(record) == fault for record in now)
-        rows.append((fault, len(now), solved, same, len(now) - solved - same, after[fault]))
-    return rows
+
+    fault: str
+    base: int
+    solved: int
+    same: int
+    other: int
+    tuned: int
 
 
-def speed_change(base, tuned):
-    """How fast correct programs are, as a dict.
+def fault_changes(base: Sequence[Record], tuned: Sequence[Record]) -> list[FaultChange]:
+    """Follow every fault, the base's most frequent first; a fault that only the tuned model makes stands last."""
+    pairs = paired(base, tuned)
+    base_faults = Counter(fault_of(record) for record in base if not record["correct"])
+    tuned_faults = Counter(fault_of(record) for record in tuned if not record["correct"])
+    faults = sorted(base_faults | tuned_faults, key=lambda fault: (-base_faults[fault], -tuned_faults[fault], fault))
+    changes = []
+    for fault in faults:
+        now = [after for before, after in pairs if not before["correct"] and fault_of(before) == fault]
+        still_wrong = [record for record in now if not record["correct"]]
+        same = sum(fault_of(record) == fault for record in still_wrong)
+        change = FaultChange(
+            fault,
+            base=len(now),
+            solved=len(now) - len(still_wrong),
+            same=same,
+            other=len(still_wrong) - same,
+            tuned=tuned_faults[fault],
+        )
+        changes.append(change)
+    return changes
 
-    base, tuned: medians over all correct programs, None without any. Then over the pairs of unlike
-    programs that answer the same item correctly, each pair once: pairs (how many), ratio (median of
-    tuned over base), faster and slower (beyond `DEAD_ZONE`, what the clock cannot tell apart).
 
-    The medians alone mislead: the tuned model solves more items, and other ones. Equal programs
-    differ by nothing but the clock, and the same two programs on many items are one observation.
+@dataclass(frozen=True)
+class MeasureChange:
+    """How a measure of correct answers differs between two models.
+
+    base, tuned: medians over all correct answers, None without any. pairs: pairs of unlike answers to one item that are
+    both correct, each pair of texts once. ratio: median of tuned over base in these pairs, None without any. higher,
+    lower: pairs whose values differ by more than the measure's resolution.
+
+    The medians alone mislead: the tuned model solves more items, and other ones. Equal answers differ by nothing but
+    the error of measurement, and the same two answers to many items are one observation.
     """
-    ratios = {
-        (before["completion"], after["completion"]): after["speedup"] / before["speedup"]
-        for before, after in paired(base, tuned)
-        if before["correct"] and after["correct"] and before["completion"] != after["completion"]
-    }.values()
-    speeds = [[record["speedup"] for record in records if record["correct"]] for records in (base, tuned)]
-    return {
-        "base": median(speeds[0]) if speeds[0] else None,
-        "tuned": median(speeds[1]) if speeds[1] else None,
-        "pairs": len(ratios),
-        "ratio": 2 ** median(map(log2, ratios)) if ratios else None,
-        "faster": sum(ratio > 1 + DEAD_ZONE for ratio in ratios),
-        "slower": sum(ratio < 1 / (1 + DEAD_ZONE) for ratio in ratios),
-    }
+
+    base: float | None
+    tuned: float | None
+    pairs: int
+    ratio: float | None
+    higher: int
+    lower: int
+
+
+def measure_change(base: Sequence[Record], tuned: Sequence[Record], measure: Measure) -> MeasureChange:
+    """Compare a measure of the two models' correct answers."""
+    ratio_by_texts = {}
+    for before, after in paired(base, tuned):
+        texts = before["completion"], after["completion"]
+        if before["correct"] and after["correct"] and texts[0] != texts[1]:
+            ratio_by_texts[texts] = after["tags"][measure.tag] / before["tags"][measure.tag]
+    ratios = list(ratio_by_texts.values())
+    largest_equal = 1 + measure.resolution
+    return MeasureChange(
+        base=_median(measured(base, measure)),
+        tuned=_median(measured(tuned, measure)),
+        pairs=len(ratios),
+        ratio=2 ** median(map(log2, ratios)) if ratios else None,
+        higher=sum(ratio > largest_equal for ratio in ratios),
+        lower=sum(ratio < 1 / largest_equal for ratio in ratios),
+    )
+
+
+def measured(records: Sequence[Record], measure: Measure) -> list[float]:
+    """Return the measure's values of the correct answers."""
+    return [record["tags"][measure.tag] for record in records if record["correct"]]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -6,8 +6,9 @@ decide, and the tuned model must beat the base at its best, greedy, and at tempe
 so no correction for their number is due.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from helpers.evaluation.records import Evaluation, Record
 from helpers.evaluation.statistics import Difference, difference
@@ -24,8 +25,8 @@ class Report:
     base_temperature, tuned_temperature: each model's own best. best: the tuned model against the base, each at its
     own best; the primary comparison. against_greedy, against_sampled: the tuned model at its best against the base
     greedy and at temperature 1. greedy, sampled: both greedy, and both at temperature 1. win_margin: what the lower
-    end of the primary interval must exceed for a win. Cheat rates are of temperature 1. verdict: "win", "sharper",
-    "null", "inconclusive" or "regression".
+    end of the primary interval must exceed for a win. base_outcomes, tuned_outcomes: the share of each outcome at
+    temperature 1. verdict: "win", "sharper", "null", "inconclusive" or "regression".
     """
 
     base_temperature: float
@@ -36,8 +37,8 @@ class Report:
     greedy: Difference
     sampled: Difference
     win_margin: float
-    base_cheat_rate: float
-    tuned_cheat_rate: float
+    base_outcomes: dict[str, float]
+    tuned_outcomes: dict[str, float]
 
     @property
     def verdict(self) -> str:
@@ -58,7 +59,7 @@ class Report:
         best = self.best
         primary = (
             f"the tuned model at its own best temperature ({show_temperature(self.tuned_temperature)}) solves "
-            f"{best.tuned_rate:.1%} of {best.items} held-out prompts in {best.clusters} wordings and the base at its "
+            f"{best.tuned_rate:.1%} of {best.items} held-out prompts in {best.clusters} clusters and the base at its "
             f"own best ({show_temperature(self.base_temperature)}) {best.base_rate:.1%}: {show_difference(best)}, "
             f"p = {best.p_value:.2g}"
         )
@@ -92,7 +93,15 @@ class Report:
         return f"Inconclusive: so many prompts show a difference of {visible:.0f} points or more"
 
     def to_dict(self) -> dict:
+        """Return plain values, for JSON."""
         return {**asdict(self), "verdict": self.verdict}
+
+    @classmethod
+    def from_dict(cls, saved: dict) -> "Report":
+        """Rebuild what `to_dict` wrote; other keys are left out."""
+        values = {field.name: saved[field.name] for field in fields(cls)}
+        comparisons = {field.name for field in fields(cls) if field.type is Difference}
+        return cls(**{name: Difference(**value) if name in comparisons else value for name, value in values.items()})
 
 
 def compare(base: Evaluation, tuned: Evaluation, win_margin: float = 0.0) -> Report:
@@ -115,8 +124,8 @@ def compare(base: Evaluation, tuned: Evaluation, win_margin: float = 0.0) -> Rep
         greedy=compare_records(base_greedy, tuned_greedy),
         sampled=compare_records(base_sampled, tuned_sampled),
         win_margin=win_margin,
-        base_cheat_rate=cheat_rate(base_sampled),
-        tuned_cheat_rate=cheat_rate(tuned_sampled),
+        base_outcomes=outcome_rates(base_sampled),
+        tuned_outcomes=outcome_rates(tuned_sampled),
     )
 
 
@@ -144,9 +153,10 @@ def _items(records: Sequence[Record]) -> list[tuple]:
     return [(record["id"], record.get("sample", 0)) for record in records]
 
 
-def cheat_rate(records: Sequence[Record]) -> float:
-    """Share of the records that are cheats."""
-    return sum(record["cheat"] for record in records) / len(records)
+def outcome_rates(records: Sequence[Record]) -> dict[str, float]:
+    """Return the share of each outcome that occurs, the most frequent first."""
+    counts = Counter(record["outcome"] for record in records)
+    return {outcome: count / len(records) for outcome, count in counts.most_common()}
 
 
 def _check_alike(base: Evaluation, tuned: Evaluation) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helpers.rewards.matmul import is_cheat, judge
 from helpers.runtime import UserError, did_you_mean, random_seed, write_whole
+from helpers.tasks import UNJUDGED, Task
 
 #: Greedy, and four temperatures to sample at. Both models of a comparison get the same.
 TEMPERATURES = (0.0, 0.6, 0.8, 1.0, 1.2)
@@ -78,68 +78,65 @@ class Evaluation:
         ]
 
 
-def evaluate(engine, monitor, confirm, params, name: str, temperatures: Iterable[float] = TEMPERATURES) -> Evaluation:
+def evaluate(
+    engine, task: Task, monitor, confirm, params, name: str, temperatures: Iterable[float] = TEMPERATURES
+) -> Evaluation:
     """Find a model's own best temperature on one set of prompts, and answer another set at it.
 
-    engine: `RolloutEngine`. monitor, confirm: rows of `load_task("matmul", "monitor" and "confirm", ...)`. params:
+    engine: `RolloutEngine`. monitor, confirm: rows of `task.dataset("monitor" and "confirm", ...)`. params:
     `SamplingParams`, of which the temperature is not used; the same seed gives both models of a comparison the same
     luck. name: of the model. temperatures: the grid; 0 is greedy.
     """
-    swept = records_at(temperatures, engine, monitor, params, name, "monitor")
+    swept = records_at(temperatures, engine, task, monitor, params, name, "monitor")
     chosen = {0.0, 1.0, best_temperature(swept)}
-    return Evaluation(name, swept, records_at(chosen, engine, confirm, params, name, "confirm"))
+    return Evaluation(name, swept, records_at(chosen, engine, task, confirm, params, name, "confirm"))
 
 
-def records_at(temperatures: Iterable[float], engine, dataset, params, name: str, split: str) -> Records:
+def records_at(temperatures: Iterable[float], engine, task: Task, dataset, params, name: str, split: str) -> Records:
     """Answer every prompt once at each of the temperatures; each split and temperature has its own random numbers."""
     records = {}
     for temperature in sorted(set(temperatures)):
         seed = random_seed("evaluation", split, params.seed, str(temperature))
         at_temperature = replace(params, temperature=temperature, seed=seed)
-        records[temperature] = sample_records(engine, dataset, at_temperature, name)
+        records[temperature] = sample_records(engine, task, dataset, at_temperature, name)
     return records
 
 
-def sample_records(engine, dataset, params, name: str, samples: int = 1) -> list[Record]:
-    """Answer every prompt `samples` times and judge the programs.
+def sample_records(engine, task: Task, dataset, params, name: str, samples: int = 1) -> list[Record]:
+    """Answer every prompt `samples` times and grade the answers.
 
-    Returns one record an answer, those of a prompt next to each other: id, cluster, contract, model, temperature,
-    sample (its number), ran, correct, cheat, reason, sandbox (its level), speedup (0 unless correct), tokens, logprob
+    Returns one record an answer, those of a prompt next to each other: id, cluster and the task's other `breakdowns`,
+    model, temperature, sample (its number), score, correct, outcome, reason and tags (of its grade), tokens, logprob
     (of all tokens together, at the sampling temperature), finish_reason, thinking, completion.
 
-    Raises UserError if the sandbox could not judge a program: that must not count as the model's failure.
+    Raises UserError if an answer could not be graded: that must not count as the model's failure.
     """
     completions = engine.generate(dataset["prompt"], params, samples)
     rows = [row for row in dataset for _ in range(samples)]
-    verdicts = judge(
-        [completion.message for completion in completions],
-        [completion.finish_reason for completion in completions],
-        [row["contract"] for row in rows],
-    )
-    unjudged = [verdict.reason for verdict in verdicts if not verdict.judged]
+    grades = task.grade(rows, completions)
+    unjudged = [grade.reason for grade in grades if grade.outcome == UNJUDGED]
     if unjudged:
-        raise UserError(f"{len(unjudged)} programs could not be judged ({unjudged[0]}): run the evaluation again.")
+        raise UserError(f"{len(unjudged)} answers could not be graded ({unjudged[0]}): run the evaluation again.")
     return [
         {
             "id": row["id"],
             "cluster": row["cluster"],
-            "contract": row["contract"],
+            **{column: row[column] for column in task.breakdowns},
             "model": name,
             "temperature": params.temperature,
             "sample": place % samples,
-            "ran": verdict.ran,
-            "correct": verdict.correct,
-            "cheat": is_cheat(verdict),
-            "reason": verdict.reason,
-            "sandbox": verdict.level,
-            "speedup": verdict.speedup,
+            "score": grade.score,
+            "correct": grade.correct,
+            "outcome": grade.outcome,
+            "reason": grade.reason,
+            "tags": grade.tags,
             "tokens": len(completion.token_ids),
             "logprob": sum(completion.logprobs),
             "finish_reason": completion.finish_reason,
             "thinking": completion.thinking,
             "completion": completion.text,
         }
-        for place, (row, completion, verdict) in enumerate(zip(rows, completions, verdicts, strict=True))
+        for place, (row, completion, grade) in enumerate(zip(rows, completions, grades, strict=True))
     ]
 
 
@@ -153,7 +150,16 @@ def best_temperature(records: Records) -> float:
     return max(sorted(records), key=lambda temperature: accuracy(records[temperature]))
 
 
-def trained_on(origin):
+def check_task(origin: dict, task: Task) -> None:
+    """Raise UserError if an adapter was trained on another task. origin: as for `trained_on`."""
+    trained = origin["settings"].get("task")
+    if trained not in (None, task.name):
+        raise UserError(
+            f"This adapter was trained on the task '{trained}': set TASK = '{trained}', or another RUN_DIR."
+        )
+
+
+def trained_on(origin: dict) -> str:
     """One line on how an adapter came about. origin: what the trainer left beside it, `trainer_state.json`."""
     settings = origin["settings"]
     names = settings["reward_funcs"]
@@ -164,12 +170,12 @@ def trained_on(origin):
     return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}"
 
 
-def save_records(path, records: Iterable[Record]) -> None:
+def save_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write records as JSON lines, whole or not at all."""
     write_whole(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def load_records(path) -> list[Record]:
+def load_records(path: str | Path) -> list[Record]:
     """Read what `save_records` wrote."""
     try:
         return [json.loads(line) for line in Path(path).read_text().splitlines()]

@@ -15,7 +15,7 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from helpers.grpo.generation import Generation
+from helpers.grpo.batch import Generation
 from helpers.model.lora import save_adapter
 from helpers.runtime import UserError, first_line, whole_folder, write_whole
 

@@ -19,6 +19,7 @@ class GRPOConfig:
     num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
     gradient_checkpointing: keep only each layer's input for the backward pass and compute the rest anew.
     loss_type: "dapo" or "dr_grpo". scale_rewards: "group", "batch" or "none".
+    max_prompt_length: a longer prompt is refused, not cut; memory is planned for both lengths together.
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
     reward_timeout (ours): seconds that one call of a reward function may take.
     logging_steps, save_steps: 1 here, as a step is long and a session short.
@@ -36,6 +37,7 @@ class GRPOConfig:
     gradient_accumulation_steps: int = 1
     gradient_checkpointing: bool = True
     num_iterations: int = 1
+    max_prompt_length: int = 512
     max_completion_length: int = 512
     temperature: float = 1.0
     epsilon: float = 0.2
@@ -65,7 +67,8 @@ class GRPOConfig:
                 f"per_device_train_batch_size * gradient_accumulation_steps; {self.num_generations} does not: take "
                 f"{', '.join(fitting)}, or change the batch."
             )
-        for name in ("max_steps", "max_completion_length", "num_iterations", "save_steps", "save_total_limit"):
+        counts = ("max_steps", "max_prompt_length", "max_completion_length", "num_iterations", "save_steps")
+        for name in (*counts, "save_total_limit"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1; got {getattr(self, name)}.")
         if self.reward_timeout <= 0:
@@ -90,6 +93,11 @@ class GRPOConfig:
         }
         given = {name: value for name, value in settings.items() if value is not None}
         return cls(output_dir, **{**defaults, **given})
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest prompt and completion together."""
+        return self.max_prompt_length + self.max_completion_length
 
     @property
     def generation_batch_size(self):

@@ -17,11 +17,15 @@ CONTROLS = ("shuffle", "flip", "freeze", "certainty", "majority")
 
 
 def apply_control(
-    name: str, reward_funcs: Sequence[Callable], seed: int = 0, behaviours: Callable | None = None
+    name: str,
+    reward_funcs: Sequence[Callable],
+    seed: int = 0,
+    behaviours: Callable | None = None,
+    reward_weights: Sequence[float] | None = None,
 ) -> tuple[list[Callable], list[float], dict]:
-    """`(reward_funcs, reward_weights, settings)` of a run; settings are fields of `GRPOConfig` to change.
+    """Return `(reward_funcs, reward_weights, settings)` of a run; settings are fields of `GRPOConfig` to change.
 
-    name: "" changes nothing, and every reward has weight 1.
+    name: "" changes nothing.
 
     - "shuffle" deals the rewards of a batch out again in a random order, so they teach nothing.
     - "flip" pays for failure.
@@ -29,29 +33,29 @@ def apply_control(
     - "certainty" pays a completion its own log-probability. The task's rewards are logged, with weight 0.
     - "majority" pays a completion the share of its group that behaves alike. The task's rewards are logged.
 
-    behaviours: f(completions, **columns) -> one value a completion, equal where two answers do the same, None where
-    it is not known; "majority" needs it.
+    behaviours: f(prompts, completions, **columns) -> one value a completion, equal where two answers amount to the
+    same, None where it is not known; "majority" needs it. reward_weights: of the task's rewards; default: all 1.
 
     Changed functions have changed names, so a checkpoint of one run is refused by another. Raises UserError for an
     unknown name.
     """
     check_control(name)
     reward_funcs = list(reward_funcs)
-    ones = [1.0] * len(reward_funcs)
-    zeros = [0.0] * len(reward_funcs)
+    weights = [1.0] * len(reward_funcs) if reward_weights is None else list(reward_weights)
+    only_logged = [0.0] * len(reward_funcs)
     if name == "shuffle":
-        return [_shuffled(function, seed) for function in reward_funcs], ones, {}
+        return [_shuffled(function, seed) for function in reward_funcs], weights, {}
     if name == "flip":
-        return [_flipped(function) for function in reward_funcs], ones, {}
+        return [_flipped(function) for function in reward_funcs], weights, {}
     if name == "freeze":
-        return reward_funcs, ones, {"learning_rate": 0.0}
+        return reward_funcs, weights, {"learning_rate": 0.0}
     if name == "certainty":
-        return [certainty, *reward_funcs], [1.0, *zeros], {}
+        return [certainty, *reward_funcs], [1.0, *only_logged], {}
     if name == "majority":
         if behaviours is None:
             raise UserError("CONTROL 'majority' compares what answers do: give apply_control a function `behaviours`.")
-        return [_majority_of(behaviours), *reward_funcs], [1.0, *zeros], {}
-    return reward_funcs, ones, {}
+        return [_majority_of(behaviours), *reward_funcs], [1.0, *only_logged], {}
+    return reward_funcs, weights, {}
 
 
 def check_control(name: str) -> None:

@@ -1,54 +1,64 @@
-"""Watches a run for rewards that are won otherwise than meant. Signs for a person to follow up, no proof.
-
-What a reward function says with `log_extra` is watched where it has these names: `refused` (why a
-completion was refused, "" for the others) and `too_fast` (a speed nobody believes). A function called
-`heldout_check`, with weight 0, is the test that no reward contains.
-"""
+"""Watches a run for rewards that are won otherwise than meant. A sign is for a person to follow up, and no proof."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
-#: Shares of the completions from which on copies of another, and refused ones, are a sign.
-COPIES, REFUSED = 0.5, 0.25
+from helpers.tasks import REFUSED, Grade
+
+#: From this share of the completions on, copies of another completion are a sign; likewise refused ones.
+COPIES = 0.5
+REFUSALS = 0.25
 #: A rise of the share of copies by so much, against the mean of the run's first steps, is called a mode collapse.
 COLLAPSE = 0.25
 FIRST_STEPS = 5
 
 
-def watch(texts, rewards, extras, first_copies=()):
-    """{"monitor/...": value} for one batch; "monitor/signs" are sentences, and none is the good case.
+def watch(
+    texts: Sequence[str],
+    grades: Sequence[Grade] = (),
+    alarms: Mapping[str, str] | None = None,
+    first_copies: Sequence[float] = (),
+) -> dict:
+    """Return {"monitor/...": value} for one batch; "monitor/signs" are sentences, and an empty list is the good case.
 
-    texts: of the completions. rewards: {name: one value a completion, NaN for None}. extras: {name: one value
-    a completion}. first_copies: the share of copies in each of the run's first `FIRST_STEPS` steps.
+    texts: of the completions. grades: one a completion, or none where the run has no task. alarms: tag of a grade ->
+    what is wrong with an answer that has it. first_copies: the share of copies in each of the run's first steps.
     """
     answers = [text for text in texts if text]
-    found = {"monitor/duplicate_ratio": (len(answers) - len(set(answers))) / len(texts)}
-    refused = Counter(reason for reason in extras.get("refused", ()) if reason)
-    found["monitor/refused"] = dict(refused.most_common(3))
-    found["monitor/refused_ratio"] = refused.total() / len(texts)
-    found["monitor/too_fast"] = sum(map(bool, extras.get("too_fast", ())))
-    checked = [value for value in rewards.get("heldout_check", ()) if value == value]
-    found["monitor/heldout_checked"], found["monitor/heldout_wrong"] = len(checked), checked.count(0.0)
-    return {**found, "monitor/signs": _signs(found, len(texts), first_copies)}
+    copies = (len(answers) - len(set(answers))) / len(texts)
+    reasons = Counter(grade.reason for grade in grades if grade.outcome == REFUSED)
+    tags = Counter(tag for grade in grades for tag, value in grade.tags.items() if value is True)
+    signs = [
+        *_alarm_signs(tags, alarms or {}, len(texts)),
+        *_copy_signs(copies, first_copies, len(texts)),
+        *_refusal_signs(reasons, len(texts)),
+    ]
+    return {
+        "monitor/duplicate_ratio": copies,
+        "monitor/refused": dict(reasons.most_common(3)),
+        "monitor/refused_ratio": reasons.total() / len(texts),
+        "monitor/tags": dict(tags),
+        "monitor/signs": signs,
+    }
 
 
-def _signs(found, count, first_copies):
-    signs = []
-    if found["monitor/heldout_wrong"]:
-        signs.append(
-            f"{found['monitor/heldout_wrong']} of the {found['monitor/heldout_checked']} best-paid programs fail the "
-            "held-out check: the reward pays for something else than the task"
-        )
-    if found["monitor/too_fast"]:
-        signs.append(f"{found['monitor/too_fast']} of {count} are faster than they can be: read them")
-    copies = found["monitor/duplicate_ratio"]
+def _alarm_signs(tags: Counter, alarms: Mapping[str, str], count: int) -> list[str]:
+    return [f"{tags[tag]} of the {count} completions {what}" for tag, what in alarms.items() if tags[tag]]
+
+
+def _copy_signs(copies: float, first_copies: Sequence[float], count: int) -> list[str]:
     at_first = sum(first_copies) / len(first_copies) if first_copies else copies
+    share = f"{copies:.0%} of the {count} completions are copies of another"
     if copies >= at_first + COLLAPSE:
-        signs.append(
-            f"mode collapse: {copies:.0%} of the {count} completions are copies of another, {at_first:.0%} at the start"
-        )
-    elif copies >= COPIES:
-        signs.append(f"{copies:.0%} of the {count} completions are copies of another")
-    if found["monitor/refused_ratio"] >= REFUSED:
-        reason = next(iter(found["monitor/refused"]))
-        signs.append(f"{found['monitor/refused_ratio']:.0%} of {count} were refused, most often: {reason}")
-    return signs
+        return [f"mode collapse: {share}, {at_first:.0%} at the start"]
+    if copies >= COPIES:
+        return [share]
+    return []
+
+
+def _refusal_signs(reasons: Counter, count: int) -> list[str]:
+    share = reasons.total() / count
+    if share < REFUSALS:
+        return []
+    most_often = reasons.most_common(1)[0][0]
+    return [f"{share:.0%} of the {count} completions were refused, most often: {most_often}"]

@@ -10,6 +10,7 @@ import json
 import math
 import time
 import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import get_scheduler
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
+from helpers.grpo.batch import Generation, prompt_indices
 from helpers.grpo.checkpoint import (
     MetricsFile,
     checkpoint_folders,
@@ -30,15 +32,19 @@ from helpers.grpo.checkpoint import (
     saving_to,
     step_of,
 )
-from helpers.grpo.generation import Generation, name_of, prompt_indices, records, rollout_metrics, score
+from helpers.grpo.config import GRPOConfig
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
+from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
+from helpers.grpo.scoring import grade, name_of, score
 from helpers.model.attention import check_attention
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
-from helpers.rollout import RolloutEngine, SamplingParams
+from helpers.rollout.completion import Completion
+from helpers.rollout.engine import RolloutEngine, SamplingParams
 from helpers.runtime import UserError, random_seed, whole_folder
+from helpers.tasks import Grade, Task
 
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
@@ -60,34 +66,45 @@ class GRPOTrainer:
         model: a `PeftModel` from `add_lora`.
         reward_funcs: functions f(prompts, completions, **columns) -> list[float or None], called
             with keywords as TRL does: also completion_ids, logprobs (the sampler's), finish_reasons, trainer_state,
-            log_metric, log_extra. What one's `settings()` returns, if it has that, is kept with checkpoints and
-            adapters.
+            log_metric, log_extra.
         args: `GRPOConfig`.
         train_dataset: rows with `prompt`; other columns go to the rewards.
         processing_class: the tokenizer.
         callbacks: objects with `on_log(args, state, control, logs, completions)`, called after
             every step; `completions` are plain dicts, one a completion.
+        task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
+            adapters. None: no grades. The gradient depends on the rewards alone.
+        engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
     """
 
-    def __init__(self, model, reward_funcs, args, train_dataset, processing_class, callbacks=None):
+    def __init__(
+        self,
+        model,
+        reward_funcs: Callable | Sequence[Callable],
+        args: GRPOConfig,
+        train_dataset,
+        processing_class,
+        callbacks: Sequence | None = None,
+        task: Task | None = None,
+        engine: RolloutEngine | None = None,
+    ):
         check_trainable(model)
         check_attention(model)
         if not len(train_dataset) or "prompt" not in train_dataset.column_names:
             raise UserError("train_dataset needs at least one row and a column 'prompt'.")
-        self.model, self.args, self.train_dataset, self.callbacks = model, args, train_dataset, callbacks or []
-        self.reward_funcs = reward_funcs if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
+        self.model = model
+        self.args = args
+        self.train_dataset = train_dataset
+        self.callbacks = callbacks or []
+        self.task = task
+        self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         self.reward_names = [name_of(function) for function in self.reward_funcs]
-        if len(set(self.reward_names)) < len(self.reward_names):
-            raise UserError(
-                f"Two rewards have one name in {self.reward_names}: give each function a __name__ of its own."
-            )
-        if args.reward_weights is not None and len(args.reward_weights) != len(self.reward_funcs):
-            raise UserError(f"{len(args.reward_weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
-        self.engine = RolloutEngine(
+        self._check_rewards()
+        self.engine = engine or RolloutEngine(
             model,
             processing_class,
             max_batch_size=args.generation_batch_size,
-            max_length=model.config.max_position_embeddings,
+            max_length=args.max_length,
             chat_template_kwargs=args.chat_template_kwargs,
         )
         self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
@@ -101,6 +118,15 @@ class GRPOTrainer:
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
         self.first_copies = []  # shares of copies in the run's first steps
+
+    def _check_rewards(self) -> None:
+        if len(set(self.reward_names)) < len(self.reward_names):
+            raise UserError(
+                f"Two rewards have one name in {self.reward_names}: give each function a __name__ of its own."
+            )
+        weights = self.args.reward_weights
+        if weights is not None and len(weights) != len(self.reward_funcs):
+            raise UserError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
 
     def train(self, resume_from_checkpoint=None):
         """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
@@ -162,25 +188,33 @@ class GRPOTrainer:
             }
             (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
-    def generate(self, step):
-        """The `Generation` that optimizer steps from `step` on use; the same for the same weights."""
-        args, started = self.args, time.monotonic()
+    def generate(self, step: int) -> Generation:
+        """Return the `Generation` that optimizer steps from `step` on use; the same for the same weights."""
+        args = self.args
+        started = time.monotonic()
         count = args.generation_batch_size // args.num_generations
         chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
-        rows = self.train_dataset.select(chosen)
+        prompts = self.train_dataset.select(chosen)
         seed = random_seed("training", args.seed, step)
         params = SamplingParams(args.temperature, args.max_completion_length, seed)
-        completions = self.engine.generate(rows["prompt"], params, args.num_generations)
+        completions = self.engine.generate(prompts["prompt"], params, args.num_generations)
         generated = time.monotonic()
-        columns = {
-            name: [value for value in rows[name] for _ in range(args.num_generations)] for name in rows.column_names
-        }
+        rows = [row for row in prompts for _ in range(args.num_generations)]
+        columns = {name: [row[name] for row in rows] for name in prompts.column_names}
         rewards, logged, extras = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
+        grades = grade(self.task, rows, completions, args.reward_timeout) if self.task else []
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
+        metrics |= logged | self._observe(completions, grades)
+        metrics["time/generate"] = generated - started
+        metrics["time/reward"] = time.monotonic() - generated
+        return Generation(list(prompts["prompt"]), completions, rewards, metrics, extras, grades)
+
+    def _observe(self, completions: Sequence[Completion], grades: Sequence[Grade]) -> dict:
+        """Return what the task's grades and the monitor say of a generation."""
         texts = [completion.text for completion in completions]
-        logged |= watch(texts, dict(zip(self.reward_names, rewards.T.tolist())), extras, self.first_copies)
-        seconds = {"time/generate": generated - started, "time/reward": time.monotonic() - generated}
-        return Generation(list(rows["prompt"]), completions, rewards, {**metrics, **logged, **seconds}, extras)
+        if self.task is None:
+            return watch(texts, first_copies=self.first_copies)
+        return outcome_metrics(grades, self.task.outcomes) | watch(texts, grades, self.task.alarms, self.first_copies)
 
     def advantages(self, generation):
         """float32 [B]."""
@@ -261,7 +295,7 @@ class GRPOTrainer:
     def _notify(self, logs, generation):
         self.state.log_history.append(logs)
         advantages = self.advantages(generation)
-        self.last_completions = records(generation, self.reward_names, self.args.reward_weights, advantages)
+        self.last_completions = completion_records(generation, self.reward_names, self.args.reward_weights, advantages)
         for callback in self.callbacks:
             callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
 
@@ -273,8 +307,8 @@ class GRPOTrainer:
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
-        for function in self.reward_funcs:
-            settings |= getattr(function, "settings", dict)()
+        if self.task is not None:
+            settings |= self.task.settings()
         return json.loads(json.dumps({**settings, "reward_funcs": self.reward_names}))
 
     def _resume(self, where):

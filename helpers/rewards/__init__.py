@@ -1,25 +1,7 @@
-"""Scores completions. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
+"""Reads answers and scores them. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
-from helpers.rewards.matmul import (
-    MATMUL_REWARDS,
-    behaviours,
-    correctness_check,
-    extract_code,
-    function_works,
-    heldout_check,
-    judge,
-    no_cheating,
-    speed_check,
-)
+from helpers.rewards.code import extract_code
+from helpers.rewards.math import boxed_integer, math_answer
+from helpers.rewards.text import text_of
 
-__all__ = [
-    "MATMUL_REWARDS",
-    "behaviours",
-    "correctness_check",
-    "extract_code",
-    "function_works",
-    "heldout_check",
-    "judge",
-    "no_cheating",
-    "speed_check",
-]
+__all__ = ["boxed_integer", "extract_code", "math_answer", "text_of"]

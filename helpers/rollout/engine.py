@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from transformers import LogitsProcessor
 
+from helpers.rollout.completion import Completion
 from helpers.rollout.harmony import Harmony
 from helpers.runtime import UserError, random_seed
 
@@ -17,25 +18,6 @@ class SamplingParams:
     temperature: float = 1.0
     max_completion_length: int = 256
     seed: int = 0
-
-
-@dataclass
-class Completion:
-    """One answer. token_ids end with the stop token if there was one; logprobs has one value
-    a token, at the sampling temperature; text is the final channel, thinking the analysis;
-    finish_reason is "stop" or "length"."""
-
-    prompt_ids: list
-    token_ids: list
-    logprobs: list
-    text: str
-    thinking: str
-    finish_reason: str
-
-    @property
-    def message(self):
-        """The completion as a reward function gets it, in TRL's conversational form."""
-        return [{"role": "assistant", "content": self.text, "thinking": self.thinking}]
 
 
 class _Sampler(LogitsProcessor):

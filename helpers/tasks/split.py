@@ -2,13 +2,21 @@
 
 import hashlib
 
+from helpers.runtime import UserError, did_you_mean
+
 SPLITS = ("train", "monitor", "confirm")
 HELDOUT_SHARE = 0.1
 
 
-def is_heldout(text: str) -> bool:
-    """True for a fixed tenth of all texts: prompts and programs that no training may see."""
-    return hashlib.sha256(text.encode()).digest()[0] < 256 * HELDOUT_SHARE
+def check_split(split: str) -> None:
+    """Raise UserError for a name that is no split."""
+    if split not in SPLITS:
+        raise UserError(f"There is no split '{split}'{did_you_mean(split, SPLITS)}: choose {', '.join(SPLITS)}.")
+
+
+def is_heldout(text: str, share: float = HELDOUT_SHARE) -> bool:
+    """True for a fixed share of all texts, a tenth by default: prompts and programs that no training may see."""
+    return hashlib.sha256(text.encode()).digest()[0] < 256 * share
 
 
 def belongs_to(text: str, split: str) -> bool:

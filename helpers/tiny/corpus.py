@@ -1,9 +1,9 @@
 """The text that the embedded model learns from: two languages, both in Harmony form.
 
 Most conversations ask for a matmul program; the others are word problems with their working in the analysis channel.
-With `FAULTS` the programs have misconceptions, slips and cheats (`tasks.matmul.programs`), and some families of word problems
-have an operation confused. `train` begins without any faults, because a model that meets the right answer to each
-contract first learns what the contracts ask for. Everything is drawn from one `random.Random`, and nothing that
+With `FAULTS` the programs have misconceptions, slips and cheats (`tasks.matmul.programs`), and some families of word
+problems have an operation confused. `train` begins without any faults, because a model that meets the right answer to
+each contract first learns what the contracts ask for. Everything is drawn from one `random.Random`, and nothing that
 `is_heldout` is ever drawn.
 """
 
@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass
 
 from helpers.tasks.math.problems import FAMILIES, draw_problem
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import wording_names
 

@@ -20,8 +20,8 @@ def test_table_aligns_text_left_and_numbers_right():
 def logs(step):
     names = (
         "reward",
-        "pass_rate",
-        "cheat_rate",
+        "outcomes/correct",
+        "outcomes/refused",
         "completions/mean_length",
         "completions/max_length",
         "entropy",
@@ -34,12 +34,12 @@ def comparison(speeds=(1.0, 1.5), pass_at_k=True):
     """Arguments of `plot_comparison`."""
     curve = {1: (0.2, (0.1, 0.3)), 16: (0.9, (0.8, 1.0))}
     return {
-        "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("cheats", 0.3, (0.1, 0.6), "cheats")],
+        "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("refused", 0.3, (0.1, 0.6), "refused")],
         "sweeps": {"base": {0.0: 0.1, 1.0: 0.2}, "tuned": {0.0: 0.9, 1.0: 0.8}},
         "best_temperatures": {"base": 1.0, "tuned": 0.0},
         "pass_at_k": {"base": curve, "tuned": curve} if pass_at_k else {},
         "tokens": {"base": [80, 90, 150], "tuned": [70, 71]},
-        "speeds": {"base": [], "tuned": list(speeds)},
+        "measure": ("speed, plain loops = 1", {"base": [], "tuned": list(speeds)}),
     }
 
 
@@ -51,7 +51,7 @@ def test_both_models_share_the_bins():
 
 
 def test_every_bar_has_its_interval():
-    """The bars of the cheats had none."""
+    """The bars of refused answers had none."""
     axis = plot_comparison(**comparison()).axes[0]
     drawn = [
         segment for bar in axis.containers if hasattr(bar, "errorbar") for segment in bar.errorbar[2][0].get_segments()
@@ -65,6 +65,10 @@ def test_each_models_own_best_temperature_is_marked():
     axis = plot_comparison(**comparison()).axes[1]
     marked = [line.get_xydata().tolist() for line in axis.lines if line.get_markerfacecolor() == "none"]
     assert marked == [[[1.0, 0.2]], [[0.0, 0.9]]]
+
+
+def test_a_task_without_a_measure_has_no_panel_for_it():
+    assert len(plot_comparison(**{**comparison(), "measure": None}).axes) == 4
 
 
 def test_a_small_sweep_says_what_was_not_run():

@@ -28,7 +28,7 @@ for step in range(1, 13):
 
 
 def logs(step=1, **more):
-    rates = dict.fromkeys(("pass_rate", "cheat_rate", "completions/clipped_ratio"), 0.25)
+    rates = dict.fromkeys(("outcomes/correct", "outcomes/refused", "completions/clipped_ratio"), 0.25)
     lengths = {"completions/mean_length": 80.0, "completions/max_length": 140.0, "entropy": 0.125}
     times = {"time/generate": 20.5, "time/reward": 3.5, "time/update": 6.5, "step_time": 31.5}
     return {"step": step, "reward": 0.5, "rewards/f/mean": 0.75, **rates, **lengths, **times, **more}
@@ -98,7 +98,7 @@ def test_prints_lines_where_there_is_no_kernel(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["step 3/10", "step 4/10", "step 8/10", "step 10/10"]
     assert lines[-1] == (
-        "step 10/10  reward +0.50  pass 25%  cheat 25%  tokens 80  cut off 25%  entropy 0.12  seconds 31.5"
+        "step 10/10  reward +0.50  correct 25%  refused 25%  tokens 80  cut off 25%  entropy 0.12  seconds 31.5"
         "  0.0 min left"
     )
 
@@ -117,7 +117,7 @@ def test_one_display_is_updated(bundles):
         ("reward", "+0.50"),
         ("f", "+0.75"),
         ("correct", "25%"),
-        ("cheating", "25%"),
+        ("refused", "25%"),
         ("tokens a completion", "80"),
         ("longest", "140"),
         ("cut off", "25%"),
@@ -148,7 +148,7 @@ def test_what_is_no_number_is_a_dash(value):
 
 
 def test_change_compares_the_ends():
-    history = [logs(n, reward=float(n), pass_rate=n / 100) for n in range(1, 21)]
+    history = [logs(n, **{"reward": float(n), "outcomes/correct": n / 100}) for n in range(1, 21)]
     shown = page.page(state_at(20, history=history), history[-1], [])
     assert cells(shown, "reward")[:2] == ["+20.00", "+15.00"] and cells(shown, "correct")[:2] == ["20%", "+15 pt"]
     assert "mean of the last 5 against the first 5" in shown

@@ -5,25 +5,26 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError, compare
-from helpers.evaluation import Evaluation, best_temperature, compare_records
+from helpers.evaluation import Evaluation, Report, best_temperature, compare_records
 
 ITEMS = 200
 
 
-def records(solved, split, items=ITEMS, cheats=0):
+def records(solved, split, items=ITEMS, refused=0):
+    outcomes = ["correct"] * solved + ["wrong"] * (items - solved - refused) + ["refused"] * refused
     return [
-        {"id": f"{split} {n}", "cluster": f"wording {n % 16}", "correct": n < solved, "cheat": n >= items - cheats}
-        for n in range(items)
+        {"id": f"{split} {n}", "cluster": f"wording {n % 16}", "correct": outcome == "correct", "outcome": outcome}
+        for n, outcome in enumerate(outcomes[:items])
     ]
 
 
-def evaluation(monitor, confirm=None, name="model", cheats=0):
+def evaluation(monitor, confirm=None, name="model", refused=0):
     """monitor, confirm: temperature -> prompts solved, of 200 each."""
     return Evaluation(
         name,
         {temperature: records(solved, "monitor") for temperature, solved in monitor.items()},
         {
-            temperature: records(solved, "confirm", cheats=cheats)
+            temperature: records(solved, "confirm", refused=refused)
             for temperature, solved in (confirm or monitor).items()
         },
     )
@@ -51,10 +52,16 @@ GRID = {0.0: 20, 0.6: 30, 1.0: 40}
     ],
 )
 def test_verdicts(base, tuned, verdict):
-    report = compare(evaluation(base, cheats=4), evaluation(tuned, cheats=1), win_margin=0.1)
+    report = compare(evaluation(base), evaluation(tuned), win_margin=0.1)
     assert report.verdict == verdict and report.sentence().lower().startswith(verdict)
     assert report.to_dict()["verdict"] == verdict
-    assert (report.base_cheat_rate, report.tuned_cheat_rate) == (4 / ITEMS, 1 / ITEMS)
+    assert Report.from_dict(report.to_dict()) == report
+
+
+def test_outcomes_at_temperature_1():
+    report = compare(evaluation({0.0: 20, 1.0: 40}, refused=4), evaluation({0.0: 190, 1.0: 170}))
+    assert report.base_outcomes == {"wrong": 156 / ITEMS, "correct": 40 / ITEMS, "refused": 4 / ITEMS}
+    assert report.tuned_outcomes == {"correct": 170 / ITEMS, "wrong": 30 / ITEMS}
 
 
 def test_a_small_gain_wins_only_where_no_margin_was_fixed():

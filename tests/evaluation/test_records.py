@@ -2,9 +2,20 @@ from dataclasses import replace
 
 import pytest
 
-from helpers import RolloutEngine, SamplingParams, UserError, evaluate, load_records, load_task, save_records
-from helpers.evaluation import SWEEPS, SweepPlan, sample_records, sweep_plan
+from helpers import (
+    Grade,
+    MathTask,
+    RolloutEngine,
+    SamplingParams,
+    UserError,
+    evaluate,
+    get_task,
+    load_records,
+    save_records,
+)
+from helpers.evaluation import SWEEPS, SweepPlan, check_task, sample_records, sweep_plan
 from helpers.runtime import PROFILES
+from helpers.tasks import UNJUDGED
 
 
 @pytest.fixture
@@ -12,33 +23,53 @@ def engine(model, tokenizer):
     return RolloutEngine(model, tokenizer, max_batch_size=16, max_length=1024)
 
 
-def test_every_answer_is_judged(engine):
+def test_every_answer_is_graded(engine, task):
     """One record an answer, those of a prompt together, with what the notebook shows of it."""
-    prompts = load_task("matmul", "monitor", 6)
-    rows = sample_records(engine, prompts, SamplingParams(max_completion_length=200, seed=1), "base", samples=2)
+    prompts = get_task("matmul").dataset("monitor", 6)
+    rows = sample_records(engine, task, prompts, SamplingParams(max_completion_length=200, seed=1), "base", samples=2)
     assert [row["id"] for row in rows] == [item for item in prompts["id"] for _ in range(2)]
     assert [row["contract"] for row in rows] == [contract for contract in prompts["contract"] for _ in range(2)]
     assert [row["sample"] for row in rows] == [0, 1] * 6
     for row in rows:
         assert row["model"] == "base" and row["tokens"] > 0 and row["logprob"] <= 0 and row["temperature"] == 1
-        assert row["correct"] == (row["reason"] == "") and (row["speedup"] > 0) == row["correct"]
-        assert not (row["correct"] and row["cheat"])
+        assert row["correct"] == (row["reason"] == "") and (row["tags"]["speedup"] > 0) == row["correct"]
+        assert row["outcome"] in task.outcomes and (row["outcome"] == "correct") == row["correct"] == bool(row["score"])
 
 
-def test_an_evaluation_asks_at_the_models_own_best(engine):
+class Ungradable(MathTask):
+    """A task whose grader fails for one answer."""
+
+    def grade(self, rows, completions):
+        return [Grade(0.0, False, UNJUDGED, "the grader is away"), *super().grade(rows, completions)[1:]]
+
+
+def test_what_could_not_be_graded_is_no_failure_of_the_model(engine):
+    prompts = get_task("math").dataset("monitor", 2)
+    with pytest.raises(UserError, match=r"1 answers could not be graded \(the grader is away\)"):
+        sample_records(engine, Ungradable(), prompts, SamplingParams(max_completion_length=4), "base")
+
+
+def test_an_adapter_of_another_task_is_one_sentence():
+    """05_evaluate would compare a model with itself, in effect, and call it null."""
+    check_task({"settings": {"task": "math"}}, MathTask())
+    with pytest.raises(UserError, match="trained on the task 'matmul': set TASK = 'matmul'"):
+        check_task({"settings": {"task": "matmul"}}, MathTask())
+
+
+def test_an_evaluation_asks_at_the_models_own_best(engine, task):
     """Monitor prompts at every temperature; confirm prompts greedily, at 1 and at the best, with other random numbers
     each."""
-    monitor, confirm = load_task("matmul", "monitor", 8), load_task("matmul", "confirm", 8)
+    monitor, confirm = get_task("matmul").dataset("monitor", 8), get_task("matmul").dataset("confirm", 8)
     params = SamplingParams(max_completion_length=200, seed=1)
-    found = evaluate(engine, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
+    found = evaluate(engine, task, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
     assert sorted(found.monitor) == [0.0, 1.0, 1.2]
     assert set(found.confirm) == {0.0, 1.0, found.best_temperature}
     assert [row["id"] for row in found.best] == confirm["id"]
     splits = [row["split"] for row in found.all_records()]
     assert splits.count("monitor") == 24 and splits.count("confirm") == 8 * len(found.confirm)
-    again = evaluate(engine, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
+    again = evaluate(engine, task, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
     assert texts(again.monitor[1.0]) == texts(found.monitor[1.0])
-    other = evaluate(engine, monitor, confirm, replace(params, seed=2), "base", (0.0, 1.0))
+    other = evaluate(engine, task, monitor, confirm, replace(params, seed=2), "base", (0.0, 1.0))
     assert texts(other.monitor[1.0]) != texts(found.monitor[1.0])
     assert texts(other.monitor[0.0]) == texts(found.monitor[0.0])
 

@@ -15,7 +15,7 @@ from helpers.model.layers import HostEmbedding
 from helpers.model.load import _place, empty_model
 from helpers.model.lora import checkpoint_layers
 from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, released_config
-from helpers.rollout.engine import Completion
+from helpers.rollout.completion import Completion
 from helpers.runtime import GIB, PROFILES, ROOT, hardware, versions, write_whole
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 

@@ -1,8 +1,8 @@
 import pytest
 
-from helpers import load_task
+from helpers import get_task
 
 
 @pytest.fixture(scope="session")
 def prompts():
-    return load_task("matmul", "train", 12)
+    return get_task("matmul").dataset("train", 12)

@@ -17,7 +17,7 @@ def constant_reward(prompts, completions, **_):
     return [0.1] * len(completions)
 
 
-def trainer_in(folder, prompts, reward=toy_reward, dense="fp32", callbacks=None, **settings):
+def trainer_in(folder, prompts, reward=toy_reward, dense="fp32", callbacks=None, task=None, **settings):
     torch.manual_seed(0)
     model, tokenizer = load_model(profile="tiny", dense=dense)
     model = add_lora(model, r=4, alpha=8)
@@ -31,7 +31,7 @@ def trainer_in(folder, prompts, reward=toy_reward, dense="fp32", callbacks=None,
         "max_completion_length": 24,
     }
     config = GRPOConfig(str(folder), **{**defaults, **settings})
-    return GRPOTrainer(model, reward, config, prompts, processing_class=tokenizer, callbacks=callbacks)
+    return GRPOTrainer(model, reward, config, prompts, processing_class=tokenizer, callbacks=callbacks, task=task)
 
 
 def adapter(trainer):

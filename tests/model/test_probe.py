@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import GptOssConfig
 
-from helpers import UserError, layer_inputs, load_task, probe_layers, set_attention, sink_attention, synthetic_inputs
+from helpers import UserError, get_task, layer_inputs, probe_layers, set_attention, sink_attention, synthetic_inputs
 from helpers.model.probe import COMPARED
 from tests.kernels.attention import BOUNDS
 
@@ -20,7 +20,7 @@ def rounded_lse(q, k, v, sinks, mask, *, scale):
 
 @pytest.fixture
 def recorded(model, tokenizer):
-    texts = [row[0]["content"] for row in load_task("matmul", "monitor", 7)["prompt"]]
+    texts = [row[0]["content"] for row in get_task("matmul").dataset("monitor", 7)["prompt"]]
     texts = [texts[0], " ".join(texts[1:])]
     return layer_inputs(model, **tokenizer(texts, padding=True, padding_side="left", return_tensors="pt"))
 

@@ -3,14 +3,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers import RolloutEngine, SamplingParams, UserError, load_model, load_task
+from helpers import RolloutEngine, SamplingParams, UserError, get_task, load_model
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.runtime import PROFILES
 
 
 @pytest.fixture
 def prompts():
-    return load_task("matmul", "monitor", 4, seed=1)["prompt"]
+    return get_task("matmul").dataset("monitor", 4, seed=1)["prompt"]
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from helpers import (
     compare,
     evaluate,
     get_profile,
+    get_task,
     largest_batch,
     load_model,
-    load_task,
 )
 from helpers.evaluation import Evaluation, sweep_plan
 from helpers.model.memory import PROMPT
@@ -39,10 +39,11 @@ def evaluated(name, adapter=None):
         max_length=length,
         chat_template_kwargs={"reasoning_effort": profile.reasoning_effort},
     )
-    monitor = load_task("matmul", "monitor", plan.monitor_items, seed=SEED)
-    confirm = load_task("matmul", "confirm", plan.confirm_items, seed=SEED)
+    task = get_task("matmul")
+    monitor = task.dataset("monitor", plan.monitor_items, seed=SEED)
+    confirm = task.dataset("confirm", plan.confirm_items, seed=SEED)
     params = SamplingParams(max_completion_length=profile.max_completion_length, seed=SEED)
-    return evaluate(engine, monitor, confirm, params, name, plan.temperatures)
+    return evaluate(engine, task, monitor, confirm, params, name, plan.temperatures)
 
 
 def save(evaluation, path):

@@ -2,11 +2,10 @@
 
 import pytest
 
-from helpers import RolloutEngine, SamplingParams, load_model, load_task, sample_records
+from helpers import RolloutEngine, SamplingParams, load_model, sample_records
 from helpers.evaluation import TEMPERATURES, accuracy, pass_at_k_curve, rate_interval, show_temperature
 from helpers.evaluation.records import records_at
-from helpers.tasks.matmul.prompts import WISHES
-from tests.tiny.test_checkpoint import auc_of_first_tokens, judged, sample
+from tests.tiny.test_checkpoint import auc_of_first_tokens, judged, sample, without_wish
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +19,10 @@ def engine():
     return RolloutEngine(*loaded, max_batch_size=128, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"})
 
 
-def test_no_temperature_makes_the_base_right(engine, row):
-    prompts = load_task("matmul", "confirm", 320, seed=3)
+def test_no_temperature_makes_the_base_right(engine, task, row):
+    prompts = task.dataset("confirm", 320, seed=3)
     rates = {}
-    for temperature, records in records_at(TEMPERATURES, engine, prompts, PARAMS, "base", "confirm").items():
+    for temperature, records in records_at(TEMPERATURES, engine, task, prompts, PARAMS, "base", "confirm").items():
         rates[temperature] = accuracy(records)
         low, high = rate_interval([one["correct"] for one in records], [one["cluster"] for one in records])
         label = f"base, {show_temperature(temperature)}, {len(records)} confirm prompts"
@@ -33,20 +32,19 @@ def test_no_temperature_makes_the_base_right(engine, row):
     assert max(rates.values()) <= 0.35
 
 
-def test_it_is_often_right_once_in_eight_answers(engine, row):
-    prompts = load_task("matmul", "confirm", 160, seed=4)
-    records = sample_records(engine, prompts, PARAMS, "base", 8)
+def test_it_is_often_right_once_in_eight_answers(engine, task, row):
+    prompts = task.dataset("confirm", 160, seed=4)
+    records = sample_records(engine, task, prompts, PARAMS, "base", 8)
     share, (low, high) = pass_at_k_curve(records, (8,))[8]
     row(f"base, pass@8 at T = 1, {len(prompts)} confirm prompts", f"{share:.1%} [{low:.1%}, {high:.1%}]")
     assert share >= 0.55
 
 
-def test_the_first_tokens_do_not_decide(loaded, row):
+def test_the_first_tokens_do_not_decide(loaded, task, row):
     """As in `tests/tiny`, with three times as many prompts."""
-    rows = load_task("matmul", "monitor", 9000, seed=12)
-    wishes = [wish for wish in WISHES if wish]
-    rows = rows.filter(lambda one: not any(wish in one["prompt"][0]["content"] for wish in wishes)).select(range(1200))
+    rows = without_wish(task.dataset("monitor", 9000, seed=12)).select(range(1200))
     completions = sample(loaded, rows["prompt"], seed=6)
-    found = auc_of_first_tokens(completions, judged(completions, rows["contract"][:]), rows["contract"][:])
+    verdicts = judged(task, completions, rows["contract"][:])
+    found = auc_of_first_tokens(completions, verdicts, rows["contract"][:])
     row(f"base, right or wrong from the first eight tokens, {len(rows)} prompts", f"AUC {found:.2f} within a contract")
     assert found <= 0.6

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from helpers.evaluation import Report, show_difference
 from helpers.grpo import read_metrics
 from helpers.runtime import ROOT
 
@@ -63,11 +64,6 @@ def reports(tmp_path_factory):
         return dict(zip(RUNS, found))
 
 
-def points(found):
-    low, high = (100 * bound for bound in found["interval"])
-    return f"{100 * found['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
 def moved(report):
     """How far the adapter moved the model's matrices."""
     assert isinstance(report, dict), report
@@ -82,11 +78,12 @@ def edges(report, name):
 
 def shown(report):
     assert isinstance(report, dict), report
-    best, greedy = report["best"], report["greedy"]
+    found = Report.from_dict(report)
+    best, greedy = found.best, found.greedy
     return (
-        f"{report['verdict']}: own best {best['base_rate']:.1%} -> {best['tuned_rate']:.1%}, {points(best)}, "
-        f"p = {best['p_value']:.2g}; greedy {greedy['base_rate']:.1%} -> {greedy['tuned_rate']:.1%}; at T = 1 "
-        f"{points(report['sampled'])}; adapter moved {moved(report):.1f}"
+        f"{found.verdict}: own best {best.base_rate:.1%} -> {best.tuned_rate:.1%}, {show_difference(best)}, "
+        f"p = {best.p_value:.2g}; greedy {greedy.base_rate:.1%} -> {greedy.tuned_rate:.1%}; at T = 1 "
+        f"{show_difference(found.sampled)}; adapter moved {moved(report):.1f}"
     )
 
 
@@ -98,7 +95,7 @@ def test_a_lesson_wins(reports, row, name):
     assert report["best"]["difference"] >= 0.25 and report["best"]["p_value"] < 1e-3
     assert report["greedy"]["tuned_rate"] >= 0.7
     assert report["best"]["clusters"] >= 12
-    assert report["tuned_cheat_rate"] < report["base_cheat_rate"]
+    assert report["tuned_outcomes"].get("refused", 0.0) < report["base_outcomes"]["refused"]
 
 
 def test_the_control_was_a_run_like_the_lessons(reports):

@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from helpers import UserError, load_task
+from helpers import UserError, get_task
 from helpers.sandbox import CONTRACTS as SANDBOX_CONTRACTS
 from helpers.tasks.math.problems import FAMILIES, draw_problem
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
 from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import wording_names
 from helpers.tiny.corpus import FAULTS, MATH_WORDINGS
@@ -22,14 +22,14 @@ def texts(dataset):
 
 @pytest.mark.parametrize("name", ["matmul", "math"])
 def test_splits_share_no_prompt_and_are_repeatable(name):
-    train, monitor, confirm = (load_task(name, split, 200, seed=1) for split in ("train", "monitor", "confirm"))
+    train, monitor, confirm = (get_task(name).dataset(split, 200, seed=1) for split in ("train", "monitor", "confirm"))
     assert len(texts(train)) == len(texts(monitor)) == len(texts(confirm)) == 200
     assert (
         not texts(train) & texts(monitor) and not texts(train) & texts(confirm) and not texts(monitor) & texts(confirm)
     )
     assert all(map(is_heldout, texts(monitor) | texts(confirm))) and not any(map(is_heldout, texts(train)))
-    assert load_task(name, "train", 200, seed=1).to_list() == train.to_list()
-    assert load_task(name, "train", 200, seed=3).to_list() != train.to_list()
+    assert get_task(name).dataset("train", 200, seed=1).to_list() == train.to_list()
+    assert get_task(name).dataset("train", 200, seed=3).to_list() != train.to_list()
     assert set(train.column_names) == COLUMNS | ({"contract"} if name == "matmul" else set())
     assert len(set(train["id"])) == 200
 
@@ -37,7 +37,8 @@ def test_splits_share_no_prompt_and_are_repeatable(name):
 @pytest.mark.parametrize("name", ["matmul", "math"])
 def test_the_confirm_prompts_use_wordings_of_their_own(name):
     """At least twelve that reinforcement learning never sees, equally frequent; the others share theirs."""
-    clusters = {split: Counter(load_task(name, split, 240)["cluster"]) for split in ("train", "monitor", "confirm")}
+    task = get_task(name)
+    clusters = {split: Counter(task.dataset(split, 240)["cluster"]) for split in ("train", "monitor", "confirm")}
     assert not set(clusters["confirm"]) & set(clusters["train"])
     assert set(clusters["monitor"]) == set(clusters["train"])
     assert len(clusters["confirm"]) >= 12
@@ -57,23 +58,23 @@ def test_every_prompt_states_name_arguments_contract_and_form():
     """A model cannot be blamed for what it was not told."""
     sentences = [sentence for wordings in CONTRACTS.values() for sentence in wordings.all]
     assert len(set(sentences)) == len(sentences) == 36
-    for row in load_task("matmul", "confirm", 64):
+    for row in get_task("matmul").dataset("confirm", 64):
         text = row["prompt"][0]["content"]
         (stated,) = (contract for contract, wordings in CONTRACTS.items() if any(s in text for s in wordings.all))
         assert stated == row["contract"] and "matmul(A, B)" in text and "Python code block" in text
     assert set(CONTRACTS) == set(SANDBOX_CONTRACTS)
-    assert r"\boxed{}" in load_task("math", "train", 1)[0]["prompt"][0]["content"]
+    assert r"\boxed{}" in get_task("math").dataset("train", 1)[0]["prompt"][0]["content"]
 
 
 def test_answers_of_matmul_are_correct_programs(sandbox):
-    rows = load_task("matmul", "monitor", 40)
+    rows = get_task("matmul").dataset("monitor", 40)
     assert all(verdict.correct for verdict in sandbox.judge_many(rows["answer"], contracts=rows["contract"]))
     assert all(map(is_heldout, rows["answer"]))
 
 
 def test_no_answer_solves_more_than_its_contract(sandbox):
     """One fixed program must not solve the set: here each is asked under every contract."""
-    answers = load_task("matmul", "monitor", 8)["answer"]
+    answers = get_task("matmul").dataset("monitor", 8)["answer"]
     pairs = list(product(answers, SANDBOX_CONTRACTS))
     verdicts = sandbox.judge_many([source for source, _ in pairs], contracts=[contract for _, contract in pairs])
     solved = [sum(v.correct for v in verdicts[n : n + 4]) for n in range(0, len(pairs), 4)]
@@ -191,10 +192,10 @@ def test_a_wish_leads_to_styles_that_fulfil_it():
 def test_impossible_sizes_are_one_sentence(size, words):
     """More prompts than there are once meant a loop without end."""
     with pytest.raises(UserError, match=words):
-        load_task("math", "monitor", size)
+        get_task("math").dataset("monitor", size)
 
 
 @pytest.mark.parametrize(("name", "split"), [("matmull", "train"), ("matmul", "test"), ("matmul", "heldout")])
 def test_unknown_names_are_one_sentence(name, split):
     with pytest.raises(UserError, match="There is no"):
-        load_task(name, split)
+        get_task(name).dataset(split)

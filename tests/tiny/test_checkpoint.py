@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from helpers import RolloutEngine, SamplingParams, load_task
-from helpers.rewards import judge
+from helpers import RolloutEngine, SamplingParams, get_task
 from helpers.tasks.matmul.prompts import CONTRACTS, WISHES
 from helpers.tasks.split import is_heldout
 from helpers.tiny import train as tiny
@@ -108,7 +107,7 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
     assert 0.4 < corpus_faults.count(FAULTS) / len(corpus_faults) < 0.6
     for task in ("matmul", "math"):
         for split in ("monitor", "confirm"):
-            rows = load_task(task, split, 200, seed=7)
+            rows = get_task(task).dataset(split, 200, seed=7)
             assert not asked & {prompt[0]["content"] for prompt in rows["prompt"]}
             assert not answered & set(rows["answer"])
 
@@ -121,32 +120,37 @@ def sample(loaded, prompts, seed, temperature=1.0, num_generations=1):
     return engine.generate(prompts, SamplingParams(temperature, 200, seed), num_generations)
 
 
-def judged(completions, contracts):
-    return judge([c.message for c in completions], [c.finish_reason for c in completions], contracts)
+def judged(task, completions, contracts):
+    return task.verdicts([c.message for c in completions], [c.finish_reason for c in completions], contracts)
 
 
-def share_correct(loaded, rows, temperature, seed=5):
-    verdicts = judged(sample(loaded, rows["prompt"], seed, temperature), rows["contract"][:])
+def without_wish(rows):
+    """The rows whose prompt leaves the style of the program open."""
+    wishes = [wish for wish in WISHES if wish]
+    return rows.filter(lambda row: not any(wish in row["prompt"][0]["content"] for wish in wishes))
+
+
+def share_correct(loaded, task, rows, temperature, seed=5):
+    verdicts = judged(task, sample(loaded, rows["prompt"], seed, temperature), rows["contract"][:])
     return np.mean([verdict.correct for verdict in verdicts])
 
 
 @pytest.fixture(scope="module")
-def sampled(loaded):
+def sampled(loaded, task):
     """What the base model writes at temperature 1 to prompts without a wish, with verdicts and the prompts' rows."""
-    rows = load_task("matmul", "monitor", 3000, seed=11)
-    wishes = [wish for wish in WISHES if wish]
-    rows = rows.filter(lambda row: not any(wish in row["prompt"][0]["content"] for wish in wishes)).select(range(400))
+    rows = get_task("matmul").dataset("monitor", 3000, seed=11)
+    rows = without_wish(rows).select(range(400))
     completions = sample(loaded, rows["prompt"], seed=5)
-    return completions, judged(completions, rows["contract"][:]), rows
+    return completions, judged(task, completions, rows["contract"][:]), rows
 
 
-def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded):
+def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded, task):
     """So that a gain cannot be had by lowering the temperature. The bounds leave room for the number of prompts; the
     figures proper are `make test-slow`'s."""
-    rows = load_task("matmul", "confirm", 128, seed=3)
-    assert share_correct(loaded, rows, temperature=0.0) <= 0.2
-    assert 0.1 <= share_correct(loaded, rows, temperature=1.0) <= 0.3
-    assert share_correct(loaded, rows, temperature=0.6) <= 0.4
+    rows = get_task("matmul").dataset("confirm", 128, seed=3)
+    assert share_correct(loaded, task, rows, temperature=0.0) <= 0.2
+    assert 0.1 <= share_correct(loaded, task, rows, temperature=1.0) <= 0.3
+    assert share_correct(loaded, task, rows, temperature=0.6) <= 0.4
 
 
 def test_correct_programs_differ_in_speed(sampled):
@@ -243,12 +247,12 @@ def test_the_auc_finds_what_is_there(sampled):
     assert auc_within(rows["contract"][:], out_of_fold_scores(telling, outcome), outcome) > 0.99
 
 
-def test_groups_have_something_to_compare(loaded):
+def test_groups_have_something_to_compare(loaded, task):
     """Eight answers to one prompt are rarely all right or all wrong."""
-    rows = load_task("matmul", "train", 16, seed=3)
+    rows = get_task("matmul").dataset("train", 16, seed=3)
     completions = sample(loaded, rows["prompt"], seed=1, num_generations=8)
     contracts = [contract for contract in rows["contract"] for _ in range(8)]
-    correct = [verdict.correct for verdict in judged(completions, contracts)]
+    correct = [verdict.correct for verdict in judged(task, completions, contracts)]
     mixed = sum(0 < sum(correct[n : n + 8]) < 8 for n in range(0, 128, 8))
     assert mixed >= 8, mixed
 
@@ -256,7 +260,7 @@ def test_groups_have_something_to_compare(loaded):
 def test_it_knows_its_second_language(loaded):
     """Word problems, for the task that is to come: the format is there, and the answer is right sometimes, but not
     where an operation is confused and the model answers greedily."""
-    rows = load_task("math", "monitor", 120)
+    rows = get_task("math").dataset("monitor", 120)
 
     def right(temperature):
         completions = sample(loaded, rows["prompt"], seed=0, temperature=temperature)

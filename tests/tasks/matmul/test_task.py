@@ -2,10 +2,11 @@ import math
 
 import pytest
 
-from helpers.rewards import MATMUL_REWARDS, behaviours, correctness_check, extract_code, heldout_check, judge
-from helpers.rewards.matmul import Judge, is_cheat, speed_reward, too_fast
-from helpers.runtime import UserError
+from helpers import MatmulTask, UserError
+from helpers.rewards import extract_code
+from helpers.rollout.completion import Completion
 from helpers.sandbox import BASELINE, Verdict
+from helpers.tasks.matmul.task import grade_of, is_refused, speed_reward, too_fast
 
 GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")
@@ -17,16 +18,16 @@ def message(text, thinking=""):
     return [{"role": "assistant", "content": text, "thinking": thinking}]
 
 
-def totals(texts, reasons=None):
-    completions = [message(text) for text in texts]
-    columns = [f(prompts=[None] * len(texts), completions=completions, finish_reasons=reasons) for f in MATMUL_REWARDS]
+def totals(task, texts, reasons=None):
+    arguments = {"prompts": [None] * len(texts), "completions": list(map(message, texts)), "finish_reasons": reasons}
+    columns = [reward(**arguments) for reward in task.reward_funcs]
     assert all(len(column) == len(texts) and all(map(math.isfinite, column)) for column in columns)
     return [sum(values) for values in zip(*columns)]
 
 
-def test_order_of_what_must_be_ordered():
+def test_order_of_what_must_be_ordered(task):
     """Correct, then wrong, then broken, then cheating: any other order pays for something unwanted."""
-    good, wrong, crashing, cheating = totals([GOOD, WRONG, CRASHING, CHEATING])
+    good, wrong, crashing, cheating = totals(task, [GOOD, WRONG, CRASHING, CHEATING])
     assert 1.25 <= good <= 1.75 and wrong == 0.5 and crashing == -0.5 and cheating == -1.5
 
 
@@ -61,95 +62,101 @@ def test_extract_code(text, found):
     assert extract_code(text, finish_reason="length") is None
 
 
-def test_only_the_final_channel_counts():
+def test_only_the_final_channel_counts(task):
     """A program in the analysis channel is a thought, not an answer."""
     completions = [message("no code", thinking=GOOD)]
-    assert [f(prompts=[None], completions=completions)[0] for f in MATMUL_REWARDS] == [-0.5, 0.0, 0.0, 0.0]
+    assert [f(prompts=[None], completions=completions)[0] for f in task.reward_funcs] == [-0.5, 0.0, 0.0, 0.0]
 
 
-def test_cut_off_answers_earn_nothing():
-    assert totals([GOOD], ["length"]) == [-0.5]
+def test_cut_off_answers_earn_nothing(task):
+    assert totals(task, [GOOD], ["length"]) == [-0.5]
 
 
-def test_metrics_are_logged():
-    logged = {}
-    completions = [message(text) for text in (GOOD, CHEATING, CRASHING, WRONG)]
-    for reward in MATMUL_REWARDS:
-        reward(prompts=[None] * 4, completions=completions, log_metric=logged.__setitem__)
-    assert logged == {"pass_rate": 0.25, "cheat_rate": 0.25}
+def test_grades():
+    """What the trainer's monitor, the live view and an evaluation read."""
+    task = MatmulTask()
+    texts = (GOOD, WRONG, CRASHING, CHEATING, "no code")
+    completions = [Completion([], [], [], text, "", "stop") for text in texts]
+    rows = [{"prompt": None, "contract": "rows"}] * len(texts)
+    grades = task.grade(rows, completions)
+    assert [grade.outcome for grade in grades] == ["correct", "wrong", "error", "refused", "error"]
+    assert [grade.correct for grade in grades] == [True, False, False, False, False]
+    assert [grade.score for grade in grades] == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert grades[0].reason == "" and grades[3].reason == "numpy is not pure Python"
+    assert grades[0].tags["passed_heldout_check"] is True and grades[0].tags["speedup"] > 0
+    assert {grade.outcome for grade in grades} <= set(task.outcomes) and set(task.alarms) <= set(grades[0].tags)
+    failed = Verdict(judged=False, reason="the sandbox failed: x")
+    assert grade_of(failed).outcome == "unjudged"
+    task.close()
 
 
-def test_the_four_share_one_verdict():
+def test_the_four_share_one_verdict(task):
     """Judging four times would time each program four times, and cost four times as much."""
     completions = [message(GOOD), message(WRONG)]
-    first = judge(completions)
-    again = judge(completions) + judge([message(WRONG), message(GOOD)])[::-1]
+    first = task.verdicts(completions)
+    again = task.verdicts(completions) + task.verdicts([message(WRONG), message(GOOD)])[::-1]
     assert [id(verdict) for verdict in again] == 2 * [id(verdict) for verdict in first]
 
 
-def test_a_verdict_is_remembered_with_its_contract():
+def test_a_verdict_is_remembered_with_its_contract(task):
     """The same text is right under one contract and wrong under another; a verdict remembered by its text alone would
     pay it for both, in one batch or in two."""
     adapted = GOOD.replace("    n, k, m", "    B = list(zip(*B))\n    n, k, m")
     completions = [message(GOOD), message(GOOD), message(adapted), message(adapted)]
     contract = ["rows", "b_columns", "rows", "b_columns"]
-    assert correctness_check([None] * 4, completions, contract=contract) == [1.0, 0.0, 0.0, 1.0]
-    assert correctness_check([None], completions[:1], contract=["b_columns"]) == [0.0]
-    assert correctness_check([None], completions[:1], contract=["rows"]) == [1.0]
-    assert correctness_check([None], completions[:1]) == [1.0]
+    assert task.correctness_check([None] * 4, completions, contract=contract) == [1.0, 0.0, 0.0, 1.0]
+    assert task.correctness_check([None], completions[:1], contract=["b_columns"]) == [0.0]
+    assert task.correctness_check([None], completions[:1], contract=["rows"]) == [1.0]
+    assert task.correctness_check([None], completions[:1]) == [1.0]
 
 
 def test_no_more_than_so_many_verdicts_are_remembered(monkeypatch):
-    """A run of days must not fill the memory; what the batch needs is there all the same."""
-    monkeypatch.setattr("helpers.rewards.matmul.MOST_REMEMBERED", 2)
+    """A run of days must not fill the memory; what the batch needs is there all the same, and is judged once."""
+    monkeypatch.setattr("helpers.tasks.matmul.task.MOST_REMEMBERED", 2)
+    task = MatmulTask()
     texts = [f"```python\ndef matmul(A, B):\n    return {n}\n```" for n in range(5)]
+    first = task.verdicts([message(GOOD)])
     for text in texts:
-        judge([message(text), message(GOOD)])
-    assert len(judge.verdicts) <= 4
-    assert len(judge([message(text) for text in texts])) == 5
-    judge.forget()
+        found = task.verdicts([message(text), message(GOOD)])
+        assert found[1] is first[0], "the most recently used are kept"
+    assert len(task._remembered) <= 4
+    assert len(task.verdicts([message(text) for text in texts])) == 5
+    task.close()
 
 
-def test_other_batches_do_not_matter():
+def test_other_batches_do_not_matter(task):
     """A completion's reward must not depend on its neighbours."""
-    alone = totals([WRONG])
-    assert totals([WRONG, CHEATING, "```python\ndef matmul(A, B):\n    while True: pass\n```"])[0] == alone[0]
+    alone = totals(task, [WRONG])
+    assert totals(task, [WRONG, CHEATING, "```python\ndef matmul(A, B):\n    while True: pass\n```"])[0] == alone[0]
 
 
-def test_same_text_same_reward():
+def test_same_text_same_reward(task):
     """Within a group the clock's noise would become an advantage of full size."""
-    assert len(set(totals([GOOD] * 6))) == 1
+    assert len(set(totals(task, [GOOD] * 6))) == 1
 
 
 def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
     """None for what could not be judged; a sentence where that is all of it, which would train on nothing."""
+    task = MatmulTask()
     other = "def matmul(A, B): return 1"
 
-    def judged(self, codes, contracts):
+    def judged(codes, contracts):
         return [Verdict(judged=code.strip() == other, reason="the sandbox failed: x") for code in codes]
 
-    judge.forget()
-    monkeypatch.setattr(type(judge.sandbox), "judge_many", judged)
+    monkeypatch.setattr(task.judge, "judge_many", judged)
     completions = [message(GOOD), message(f"```\n{other}\n```")]
-    assert all(f(prompts=[None] * 2, completions=completions)[0] is None for f in MATMUL_REWARDS)
+    assert all(reward(prompts=[None] * 2, completions=completions)[0] is None for reward in task.reward_funcs)
     with pytest.raises(UserError, match="No program could be judged: the sandbox failed: x. Fix that"):
-        judge(completions[:1])
-    judge.forget()
+        task.verdicts(completions[:1])
+    task.close()
 
 
-def test_what_is_said_of_each_completion():
-    """The trainer's monitor and a reader see why; `too_fast` is held for a person and earns nothing."""
-    said = {}
-    completions = [message(text) for text in (GOOD, CHEATING, WRONG)]
-    for reward in MATMUL_REWARDS:
-        reward(prompts=[None] * 3, completions=completions, log_extra=said.__setitem__)
-    assert said["refused"] == ["", "numpy is not pure Python", ""] and said["too_fast"] == [False] * 3
-    assert said["verdict"][0] == "correct" and said["verdict"][2].startswith("wrong product")
+def test_an_unbelievable_speed_earns_nothing():
     fast = Verdict(parsed=True, pure=True, ran=True, correct=True, speedup=4.1)
-    assert too_fast(fast) and speed_reward(fast) == 0
+    assert too_fast(fast) and speed_reward(fast) == 0 and grade_of(fast).tags["too_fast"] is True
 
 
-def test_heldout_check_finds_what_no_reward_does():
+def test_heldout_check_finds_what_no_reward_does(task):
     """Right wherever the judge looks and wrong elsewhere; only the two fastest of a batch are asked."""
     small = GOOD.replace("    return C", "    return C if k < 90 else [[0.0] * m for _ in range(n)]")
     fast = GOOD.replace("            for t in range(k):\n                s += A[i][t] * B[t][j]\n",
@@ -157,32 +164,28 @@ def test_heldout_check_finds_what_no_reward_does():
                             "    C = ", "    T = list(zip(*B))\n    C = ")  # fmt: skip
     slow = GOOD.replace("s = 0.0", "s = sum([0.0] * 300)")
     completions = [message(text) for text in (small, fast, slow, WRONG)]
-    assert heldout_check([None] * 4, completions) == [0.0, 1.0, None, None]
+    assert task.heldout_check([None] * 4, completions) == [0.0, 1.0, None, None]
     # two copies are one program: 158 "programs" were counted in 40 steps of two
-    assert heldout_check([None] * 6, [*completions[:2], *completions]) == [0.0, 1.0, None, None, None, None]
-    assert [f([None] * 4, completions)[0] for f in MATMUL_REWARDS[:3]] == [0.5, 0.0, 1.0]
+    assert task.heldout_check([None] * 6, [*completions[:2], *completions]) == [0.0, 1.0, None, None, None, None]
+    assert [f([None] * 4, completions)[0] for f in task.reward_funcs[:3]] == [0.5, 0.0, 1.0]
 
 
 def test_the_level_is_part_of_what_a_run_depends_on():
-    for reward in (*MATMUL_REWARDS, heldout_check):
-        assert reward.settings() == {"sandbox": "os"}
-    other = Judge()
-    other.use_level("policy")
-    assert other.level == "policy" and other.started is None
+    task = MatmulTask(level="policy", speed=False)
+    assert task.settings() == {"task": "matmul", "sandbox": "policy"}
+    assert task._judge is None, "nothing starts before it is needed"
+    assert [reward.__name__ for reward in task.reward_funcs] == ["function_works", "no_cheating", "correctness_check"]
 
 
-def test_a_syntax_error_is_no_cheat():
-    assert [is_cheat(v) for v in judge([message(CHEATING), message("```python\ndef (\n```"), message("x")])] == [
-        True,
-        False,
-        False,
-    ]
+def test_a_syntax_error_is_no_cheat(task):
+    verdicts = task.verdicts([message(CHEATING), message("```python\ndef (\n```"), message("x")])
+    assert [is_refused(verdict) for verdict in verdicts] == [True, False, False]
 
 
-def test_behaviours_of_completions():
+def test_behaviours_of_completions(task):
     """What the control "majority" compares; an answer without a program behaves like another without one."""
     renamed = GOOD.replace("s = 0.0", "total = 0.0").replace("s +=", "total +=").replace("= s", "= total")
     completions = [message(text) for text in (GOOD, renamed, WRONG, CRASHING, "no code", "none here")]
-    found = behaviours([None] * 6, completions)
+    found = task.behaviours([None] * 6, completions)
     assert found[0] == found[1] and found[4] == found[5] == "no program" and len(set(found)) == 4
-    assert behaviours([None], completions[:1], contract=["a_columns"]) != found[:1]
+    assert task.behaviours([None], completions[:1], contract=["a_columns"]) != found[:1]

@@ -1,0 +1,54 @@
+"""The math task: word problems whose answer is one integer in a box."""
+
+import random
+from collections.abc import Sequence
+
+from helpers.rewards.math import boxed_integer, math_answer
+from helpers.rollout.completion import Completion
+from helpers.tasks.drawing import draw_dataset, make_row
+from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.task import CORRECT, Grade, Row, Task
+
+WORDINGS = {name: family.wordings for name, family in FAMILIES.items()}
+
+
+class MathTask(Task):
+    r"""Solve a word problem and give its answer, one integer, in `\boxed{}` in the final channel."""
+
+    name = "math"
+    outcomes = (CORRECT, "wrong", "unanswered")
+
+    def __init__(self):
+        self.reward_funcs = [math_answer]
+        self.reward_weights = [1.0]
+
+    def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
+        """Draw problems. Beside the usual columns: answer, the integer as text."""
+        return draw_dataset(self.name, WORDINGS, _draw_row, split, size, seed)
+
+    def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
+        return [_grade(row, completion) for row, completion in zip(rows, completions, strict=True)]
+
+    def behaviours(self, prompts, completions, finish_reasons=None, **_) -> list[str | None]:
+        """Return the integer that each completion answers with, as text."""
+        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        pairs = zip(completions, finish_reasons, strict=True)
+        return [str(boxed_integer(completion, finish_reason)) for completion, finish_reason in pairs]
+
+    def describe_group(self, column: str, value: str) -> str:
+        family, _, number = value.rpartition("-")
+        return WORDINGS[family].all[int(number)]
+
+
+def _grade(row: Row, completion: Completion) -> Grade:
+    value = boxed_integer(completion.text, completion.finish_reason)
+    if value is None:
+        return Grade(0.0, False, "unanswered", "no single integer in the last box of the final channel")
+    if value != int(row["answer"]):
+        return Grade(0.0, False, "wrong", "wrong integer")
+    return Grade(1.0, True, CORRECT)
+
+
+def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
+    problem = draw_problem(rng, wording)
+    return make_row("math", problem.text, str(problem.answer), wording)
