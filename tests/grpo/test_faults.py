@@ -176,7 +176,7 @@ def times_out(values):
 
 
 FAULTS = {
-    "raises": (raises, r"raised ZeroDivisionError: float division by zero \(test_faults.py, line \d+\): mend it"),
+    "raises": (raises, r"raised ZeroDivisionError: float division by zero \(test_faults.py, line \d+\): fix it"),
     "hangs": (hangs, "no answer within reward_timeout=0.5 seconds"),
     "hangs on": (hangs_on, "no answer within reward_timeout=0.5 seconds"),
     "times out by itself": (times_out, "raised TimeoutError: the read operation timed out"),
