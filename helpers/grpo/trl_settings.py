@@ -80,7 +80,7 @@ NEUTRAL = {
     # logs, evaluation, checkpoints
     "logging_steps": ((1,), "every step is logged"),
     "logging_strategy": (("steps",), "every step is logged"),
-    "report_to": ((None, "none", [], ["none"]), "metrics go to metrics.jsonl in output_dir and to callbacks"),
+    "report_to": (("none", None, [], ["none"]), "metrics go to metrics.jsonl in output_dir and to callbacks"),
     "log_completions": ((False,), "callbacks get the completions of every step"),
     "log_completions_hub_repo": ((None,), "nothing is sent to the hub"),
     "include_num_input_tokens_seen": (("no", False), "tokens are not counted over the run"),
