@@ -1,7 +1,8 @@
 """Settings of a GRPO run, in TRL's names."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
+from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
 from helpers.runtime import UserError
 
 LOSS_TYPES = ("dapo", "dr_grpo")
@@ -9,20 +10,29 @@ SCALES = ("group", "batch", "none")
 SCHEDULES = ("constant", "linear", "cosine")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class GRPOConfig:
-    """TRL's field names and meanings. Defaults are TRL 1.16's except where noted.
+    """Settings of a GRPO run: `GRPOConfig(output_dir, max_steps=30, ...)`, in TRL's names and with TRL's meanings.
+
+    Defaults are those of TRL 1.16, except for four: max_steps is 100 (TRL: -1, three epochs), save_steps 1 (TRL: 500)
+    and save_total_limit 2 (TRL: None, all), as a step is long and a session short; and every step is logged
+    (logging_steps, TRL: 10).
 
     output_dir: everything the run writes. Batch sizes count completions, lengths tokens.
     per_device_train_batch_size * gradient_accumulation_steps completions are generated and
     make one optimizer step; that many must be a multiple of num_generations.
     num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
     gradient_checkpointing: keep only each layer's input for the backward pass and compute the rest anew.
-    loss_type: "dapo" or "dr_grpo". scale_rewards: "group", "batch" or "none".
+    loss_type: "dapo" or "dr_grpo". scale_rewards: "group" (or True), "batch" or "none" (or False).
     max_prompt_length: a longer prompt is refused, not cut; memory is planned for both lengths together.
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
     reward_timeout (ours): seconds that one call of a reward function may take.
-    logging_steps, save_steps: 1 here, as a step is long and a session short.
+
+    A setting of TRL that is not listed here, such as beta, may be given with a value that asks for what this trainer
+    does anyway, such as 0.0. It is not kept. Raises UserError for any other value of it, and for an unknown name;
+    `helpers.grpo.trl_settings` has the table. Where TRL's default is not such a value (router_aux_loss_coef=None takes
+    the model's own coefficient, bf16=None means True), this trainer still does what the table says: it has no
+    load-balancing loss, and `load_model` decides the dtype.
     """
 
     output_dir: str
@@ -53,7 +63,30 @@ class GRPOConfig:
     max_minutes: float | None = None
     reward_timeout: float = 600.0
 
-    def __post_init__(self):
+    def __init__(self, output_dir: str, **settings):
+        values = {field.name: field.default for field in fields(self)}
+        foreign = {name: value for name, value in settings.items() if name not in values}
+        values["output_dir"] = output_dir
+        values |= {name: value for name, value in settings.items() if name in values}
+        if isinstance(values["scale_rewards"], bool):
+            values["scale_rewards"] = "group" if values["scale_rewards"] else "none"
+        vars(self).update(values)  # a frozen dataclass allows no assignment to its fields
+        check_trl_settings(foreign, self._neutral(), own=values)
+        self._check()
+
+    def _neutral(self):
+        """`NEUTRAL` with the two settings of TRL whose neutral value depends on others."""
+        why = (
+            "each generation makes one optimizer step, or num_iterations of them, of "
+            "per_device_train_batch_size * gradient_accumulation_steps completions"
+        )
+        return NEUTRAL | {
+            "generation_batch_size": ((self.generation_batch_size, None), why),
+            "steps_per_generation": ((self.gradient_accumulation_steps, None), why),
+        }
+
+    def _check(self):
+        """Raise UserError where the values cannot make a run."""
         for name, allowed in (("loss_type", LOSS_TYPES), ("scale_rewards", SCALES), ("lr_scheduler_type", SCHEDULES)):
             if getattr(self, name) not in allowed:
                 raise UserError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
@@ -69,8 +102,9 @@ class GRPOConfig:
             )
         counts = ("max_steps", "max_prompt_length", "max_completion_length", "num_iterations", "save_steps")
         for name in (*counts, "save_total_limit"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1; got {getattr(self, name)}.")
+            value = getattr(self, name)
+            if value is None or value < 1:
+                raise UserError(f"{name} must be at least 1; got {value}.")
         if self.reward_timeout <= 0:
             raise UserError(f"reward_timeout must be positive; got {self.reward_timeout}.")
         if self.temperature <= 0:

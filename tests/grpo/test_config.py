@@ -1,7 +1,47 @@
+import copy
+import pickle
+from dataclasses import MISSING, fields, replace
+
 import pytest
+from transformers import TrainingArguments
 
 from helpers import GRPOConfig, UserError
+from helpers.grpo.trl_settings import NEUTRAL, WITHOUT_EFFECT
 from helpers.runtime import PROFILES
+
+#: What TRL 1.16's GRPOConfig adds to transformers' TrainingArguments or sets anew, with its defaults.
+TRL = {
+    "learning_rate": 1e-06, "model_init_kwargs": None, "trust_remote_code": False, "router_aux_loss_coef": None,
+    "disable_dropout": False, "cast_lm_head_to_fp32": False, "remove_unused_columns": False, "num_generations": 8,
+    "num_generations_eval": None, "max_completion_length": 512, "ds3_gather_for_generation": True,
+    "shuffle_dataset": True, "pad_to_multiple_of": "auto", "generation_batch_size": None,
+    "steps_per_generation": None, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None,
+    "generation_kwargs": None, "chat_template_kwargs": None, "repetition_penalty": 1.0, "cache_implementation": None,
+    "use_vllm": False, "vllm_mode": "colocate", "vllm_model_impl": "vllm", "vllm_enable_sleep_mode": False,
+    "vllm_structured_outputs_regex": None, "vllm_server_base_url": None, "vllm_server_host": "0.0.0.0",
+    "vllm_server_port": 8000, "vllm_server_timeout": 240.0, "vllm_group_port": 51216,
+    "vllm_gpu_memory_utilization": 0.3, "vllm_max_model_length": None, "vllm_tensor_parallel_size": 1, "beta": 0.0,
+    "num_iterations": 1, "epsilon": 0.2, "delta": None, "epsilon_high": None, "sapo_temperature_neg": 1.05,
+    "sapo_temperature_pos": 1.0, "vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0,
+    "vespo_lambda_neg": 2.0, "importance_sampling_level": "token", "reward_weights": None,
+    "multi_objective_aggregation": "sum_then_normalize", "scale_rewards": "group", "loss_type": "dapo",
+    "mask_truncated_completions": False, "sync_ref_model": False, "ref_model_mixup_alpha": 0.6,
+    "ref_model_sync_steps": 512, "top_entropy_quantile": 1.0, "entropy_coef": 0.0, "use_adaptive_entropy": False,
+    "entropy_coef_min": 0.0, "entropy_coef_max": 1.0, "entropy_coef_delta": 0.005, "entropy_target": 0.2,
+    "max_tool_calling_iterations": None, "vllm_importance_sampling_correction": True,
+    "vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 3.0,
+    "vllm_importance_sampling_clip_min": None, "off_policy_mask_threshold": None, "use_bias_correction_kl": True,
+    "log_completions": False, "log_multimodal": True, "num_completions_to_print": None, "log_unique_prompts": False,
+    "log_completions_hub_repo": None, "use_transformers_continuous_batching": False,
+    "transformers_continuous_batching_config": None, "use_transformers_paged": False,
+    "vllm_importance_sampling_cap": None, "logging_steps": 10, "gradient_checkpointing": True, "bf16": None,
+    "lr_scheduler_kwargs": None, "use_liger_kernel": False, "torch_empty_cache_steps": None,
+}  # fmt: skip
+
+#: TRL's defaults that are not ours: the docstring of the class names each of them.
+OTHER_DEFAULTS = {"max_steps", "save_steps", "save_total_limit", "logging_steps"}
+#: TRL's defaults that a script can only leave out. A run's length is max_steps here, and there is no auxiliary loss.
+ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
 
 
 @pytest.mark.parametrize(
@@ -28,3 +68,112 @@ def test_every_profile_makes_a_config(name):
     config = GRPOConfig.for_profile(profile, "runs/x", max_steps=None, num_generations=None, seed=3)
     assert (config.max_steps, config.num_generations, config.seed) == (profile.max_steps, profile.num_generations, 3)
     assert config.generation_batch_size == profile.generation_batch_size
+
+
+def trl_defaults():
+    """name -> default of TRL 1.16's GRPOConfig on the transformers that is installed."""
+    inherited = {field.name: field.default for field in fields(TrainingArguments) if field.name != "output_dir"}
+    return {name: value for name, value in {**inherited, **TRL}.items() if value is not MISSING}
+
+
+def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
+    """A script that leaves a setting out must get the same run, or a sentence in the documentation."""
+    own, theirs = GRPOConfig("out").to_dict(), trl_defaults()
+    different = {name for name, value in own.items() if name in theirs and value != theirs[name]}
+    assert different | {"logging_steps"} == OTHER_DEFAULTS
+    assert all(name in GRPOConfig.__doc__ for name in OTHER_DEFAULTS | {"router_aux_loss_coef", "bf16"})
+    assert own.keys() - theirs.keys() == {"output_dir", "max_minutes", "reward_timeout"}
+
+
+def test_every_setting_of_trl_is_known():
+    """What a TRL script may hold is ours, neutral at some value, or without effect; never "no such setting"."""
+    own = {field.name for field in fields(GRPOConfig)}
+    without_effect = [name for names in WITHOUT_EFFECT.values() for name in names]
+    by_batch = {"generation_batch_size", "steps_per_generation"}
+    assert trl_defaults().keys() <= own | set(NEUTRAL) | set(without_effect) | by_batch
+    assert len(without_effect) == len(set(without_effect))
+    assert not own & set(NEUTRAL) and not (own | set(NEUTRAL)) & set(without_effect)
+
+
+@pytest.mark.parametrize("name", sorted(trl_defaults().keys() - OTHER_DEFAULTS - ONLY_LEFT_OUT))
+def test_trl_defaults_are_accepted(name):
+    """Scripts write defaults down: `beta=0.0` once ended in a bare TypeError."""
+    value = trl_defaults()[name]
+    assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
+
+
+@pytest.mark.parametrize("name", NEUTRAL)
+def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
+    accepted, why = NEUTRAL[name]
+    for value in accepted:
+        assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
+    with pytest.raises(UserError) as raised:
+        GRPOConfig("out", **{name: "something else"})
+    sentence = str(raised.value)
+    assert sentence.startswith(f"{name}='something else' is not supported, as {why}: leave {name} out")
+    assert sentence.endswith(".") and sentence.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"beta": 0.1},
+            "beta=0.1 is not supported, as this version has no KL term and no reference model: "
+            "leave beta out or set it to 0.0.",
+        ),
+        (
+            {"warmup_ratio": 0.1},
+            "warmup_ratio=0.1 is not supported, as the warm-up is given in steps, as warmup_steps: "
+            "leave warmup_ratio out or set it to 0.0.",
+        ),
+        (
+            {"num_train_epochs": 1},
+            "num_train_epochs=1 is not supported, as the length of a run is given in steps, as max_steps: "
+            "leave num_train_epochs out.",
+        ),
+        (
+            {"learning_rat": 1},
+            "GRPOConfig has no setting 'learning_rat' (did you mean 'learning_rate'?): "
+            "help(GRPOConfig) lists those it has.",
+        ),
+        (
+            {"logging_step": 1},
+            "GRPOConfig has no setting 'logging_step' (did you mean 'logging_steps'?): "
+            "help(GRPOConfig) lists those it has.",
+        ),
+        ({"zzz": 1}, "GRPOConfig has no setting 'zzz': help(GRPOConfig) lists those it has."),
+    ],
+)
+def test_refusals_in_full(settings, sentence):
+    with pytest.raises(UserError) as raised:
+        GRPOConfig("out", **settings)
+    assert str(raised.value) == sentence
+    with pytest.raises(UserError):
+        GRPOConfig.for_profile(PROFILES["tiny"], "out", **settings)
+
+
+def test_sizes_of_a_generation_may_say_what_the_batch_says():
+    batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
+    config = GRPOConfig("out", **batch, generation_batch_size=16, steps_per_generation=4)
+    assert config == GRPOConfig("out", **batch) and config.generation_batch_size == 16
+    for other in ({"generation_batch_size": 64}, {"steps_per_generation": 8}):
+        with pytest.raises(UserError, match="each generation makes one optimizer step"):
+            GRPOConfig("out", **batch, **other)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(True, "group"), (False, "none"), ("batch", "batch")])
+def test_scale_rewards_in_trls_older_spelling(given, kept):
+    assert GRPOConfig("out", scale_rewards=given).scale_rewards == kept
+
+
+def test_it_is_an_ordinary_frozen_dataclass():
+    """Settings of TRL are not kept; the rest compares, copies, replaces and reads back as before."""
+    config = GRPOConfig("out", max_steps=5, beta=0.0, vllm_mode="server", report_to="none")
+    assert list(config.to_dict()) == [field.name for field in fields(GRPOConfig)] == list(vars(config))
+    assert GRPOConfig(**config.to_dict()) == config == pickle.loads(pickle.dumps(config)) == copy.deepcopy(config)
+    assert replace(config, max_steps=6) == GRPOConfig("out", max_steps=6)
+    with pytest.raises(UserError, match="max_steps must be at least 1"):
+        replace(config, max_steps=0)
+    with pytest.raises(AttributeError):
+        config.max_steps = 6

@@ -1,3 +1,4 @@
+import json
 import math
 from contextlib import nullcontext
 from functools import partial
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.kernels.attention import BACKENDS, SINK_KEY, _pieces, choose_backend, sink_attention
 from helpers.kernels.masks import AttentionMask
+from helpers.runtime import ROOT
 from tests.kernels.attention import BOUNDS, SCALE, Regime, both_ways, draw, reference, regimes
 
 
@@ -279,3 +281,18 @@ def test_scores_far_apart_do_not_overflow():
     assert math.isfinite(float(exact.sum()))
     for value in values:
         assert (value - exact).abs().max() < 2e-3
+
+
+def test_the_readme_says_what_the_benchmark_measured():
+    """How much faster than transformers' eager attention "auto" is depends on the length most of all."""
+    results = json.loads((ROOT / "tests/benchmarks/results/attention-cpu.json").read_text())
+    taken = {(r["length"], r["layer"], r["pass"], r["attention"]): r.get("ms") for r in results["rows"]}
+    lines = []
+    for length in (4096, 512):
+        for layer in ("full", "sliding"):
+            ratios = []
+            for step, chosen in (("forward", "sdpa"), ("forward and backward", "sdpa"), ("decode", "eager")):
+                ours = taken[length, layer, step, f"{chosen} (ours)"]
+                ratios.append(f"{taken[length, layer, step, 'eager (transformers)'] / ours:.1f}")
+            lines.append(f"  | {length:,} | {layer} | {' | '.join(ratios)} |")
+    assert "\n".join(lines) in (ROOT / "README.md").read_text(), "\n".join(lines)

@@ -40,8 +40,9 @@ def test_flex_fits_the_card(card, tmp_path):
         assert row["tensor_cores"] == (card >= 80), row
     if card < 80:
         assert all(row["stack"] == 0 and row["num_stages"] == 1 for row in ours.values()), rows
+        assert max(row["shared"] for row in ours.values()) == 12 << 10, rows
         theirs = {row["kernel"]: row for row in rows if row["options"] != "ours"}
-        assert theirs["forward"]["stack"] > 1024, "PyTorch's own choice has become better: use it"
+        assert theirs["forward"]["stack"] >= 5 << 10, "PyTorch's own choice has become better: use it"
 
 
 def test_options_by_capability():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import UserError, add_lora, load_model, weights_digest
 from helpers.model.experts import LoraExperts, PackedExperts
@@ -52,6 +52,16 @@ def test_a_layer_equals_transformers(stock, ours, tokens, routing):
         results.append([out.detach(), *torch.autograd.grad((out * direction).sum(), leaves)])
     assert close(results[0][0], results[1][0], 1e-5)
     assert all(close(a, b, 1e-4) for a, b in zip(results[0][1:], results[1][1:]))
+
+
+@torch.no_grad()
+def test_logits_of_the_whole_model(stock, ours):
+    """On text, over 171 tokens: at random ids some tokens lie between two experts, and the last bit decides."""
+    tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT)
+    question = "Multiply two matrices with nested loops, then with zip. " * 12
+    ids = tokenizer(f"<|start|>user<|message|>{question}<|end|>", return_tensors="pt").input_ids
+    assert ids.shape[1] > stock.config.sliding_window
+    assert close(ours(ids).logits, stock(ids).logits, 2e-6)
 
 
 def test_gradients_of_the_whole_model(stock, ours):

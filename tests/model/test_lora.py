@@ -27,6 +27,13 @@ def test_exactly_the_targets_train(fresh, targets, count):
     assert sum(sizes.values()) == count
 
 
+def test_the_sinks_stay_as_they_were_released(fresh):
+    """02_attention says so: a backend that loses their gradient is wrong, but not by that alone here."""
+    adapted = add_lora(fresh, r=4, alpha=8)
+    assert not any(layer.self_attn.sinks.requires_grad for layer in adapted.get_base_model().model.layers)
+    assert all("lora_" in name for name in trainable_parameters(adapted))
+
+
 def test_the_same_adapter_is_the_same_bytes(fresh, tmp_path):
     """PEFT writes a set in the order of the process's hashes, so the resumed run's adapter was another file."""
     save_adapter(add_lora(fresh, r=4, alpha=8), tmp_path)
