@@ -24,7 +24,7 @@ class GRPOConfig:
     num_iterations: optimizer steps on each generation. epsilon_high: None means epsilon.
     gradient_checkpointing: keep only each layer's input for the backward pass and compute the rest anew.
     loss_type: "dapo" or "dr_grpo". scale_rewards: "group" (or True), "batch" or "none" (or False).
-    max_prompt_length: a longer prompt is refused, not cut; memory is planned for both lengths together.
+    max_prompt_length (ours): a longer prompt is refused, not cut; memory is planned for both lengths together.
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
     reward_timeout (ours): seconds that one call of a reward function may take.
 
