@@ -17,7 +17,8 @@ from helpers.model.files import SMALL, find_folder, read_config, read_index, rea
 from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
 from helpers.model.memory import WHOLE, memory_plan
-from helpers.runtime import UserError, first_line, get_profile
+from helpers.profiles import get_profile
+from helpers.runtime import UserError, first_line
 
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 #: The largest scale byte whose values fp16 holds: 6 * 2**13.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from helpers.kernels.logprobs import ROWS, TILE
 from helpers.kernels.mxfp4 import DECODE_TOKENS
 from helpers.model.files import read_config
-from helpers.runtime import GIB, Profile, UserError, named_profile
+from helpers.profiles import Profile, named_profile
+from helpers.runtime import GIB, UserError
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: What `experts` and `dense` call matrices that are kept in the dtype of the arithmetic.

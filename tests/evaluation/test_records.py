@@ -4,7 +4,7 @@ import pytest
 
 from helpers import RolloutEngine, SamplingParams, UserError, evaluate, load_records, load_task, save_records
 from helpers.evaluation import SWEEPS, SweepPlan, sample_records, sweep_plan
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 
 @pytest.fixture

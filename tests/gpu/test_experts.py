@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from helpers import RolloutEngine, SamplingParams, add_lora, load_model, memory_plan, set_attention, text_table
+from helpers.environment import hardware, versions
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.kernels import mxfp4, mxfp4_triton
 from helpers.kernels.logprobs import token_logprobs
@@ -15,8 +16,9 @@ from helpers.model.layers import HostEmbedding
 from helpers.model.load import _place, empty_model
 from helpers.model.lora import checkpoint_layers
 from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, released_config
+from helpers.profiles import PROFILES
 from helpers.rollout.engine import Completion
-from helpers.runtime import GIB, PROFILES, ROOT, hardware, versions, write_whole
+from helpers.runtime import GIB, ROOT, write_whole
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

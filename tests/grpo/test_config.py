@@ -1,7 +1,7 @@
 import pytest
 
 from helpers import GRPOConfig, UserError
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from helpers.model.memory import (
     parameter_counts,
     released_config,
 )
-from helpers.runtime import GIB, PROFILES
+from helpers.profiles import PROFILES
+from helpers.runtime import GIB
 
 
 @pytest.fixture(autouse=True)
