@@ -10,7 +10,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from helpers.kernels.mxfp4 import GROUP, Packed
+from helpers.kernels.experts import Packed
+from helpers.kernels.mxfp4 import GROUP
 from helpers.model.attention import set_attention
 from helpers.model.experts import MATRICES, PackedExperts
 from helpers.model.files import SMALL, find_folder, read_config, read_index, read_tensors, read_tokenizer

@@ -61,7 +61,10 @@ def save_adapter(model, folder):
 
 
 def load_adapter(model, folder):
-    """Put a saved LoRA adapter on top of `model`, frozen. Raises UserError for a folder that holds none of this model."""
+    """Put a saved LoRA adapter on top of `model`, frozen.
+
+    Raises UserError for a folder that holds no adapter for this model.
+    """
     recover_folder(folder)
     if not (Path(folder) / "adapter_config.json").is_file():
         raise UserError(

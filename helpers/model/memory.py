@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
-from helpers.kernels.mxfp4 import DECODE_TOKENS
 from helpers.model.files import read_config
 from helpers.profiles import Profile, named_profile
 from helpers.runtime import GIB, UserError

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError, load_model, memory_plan
-from helpers.kernels.mxfp4 import DECODE_TOKENS
+from helpers.kernels.experts import DECODE_TOKENS
 from helpers.model.load import empty_model
 from helpers.model.memory import (
     MOST_COMPLETIONS,

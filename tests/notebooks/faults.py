@@ -80,8 +80,8 @@ FAULTS = [
     (
         "02-15",
         "kernels/masks.py",
-        "(low - last < self._window)",
-        "(low - key < self._window)",
+        "(low - last < window)",
+        "(low - key < window)",
         "the block at the window's edge left out",
     ),
     (
