@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from helpers.kernels.linear import WIDE, frozen_linear
-from helpers.kernels.mxfp4 import GROUP, unpack
+from helpers.kernels.mxfp4 import GROUP, quantize, unpack
 
 #: Up to so many tokens the packed bytes are multiplied as they are; above, an expert is unpacked first.
 DECODE_TOKENS = 64
@@ -25,6 +25,17 @@ class Packed(NamedTuple):
 
     blocks: Tensor
     scales: Tensor
+
+    @classmethod
+    def from_dense(cls, weight: Tensor) -> "Packed":
+        """Pack a dense weight [E, in, out], which rounds it; one expert at a time. Errors as in `quantize`."""
+        blocks = []
+        scales = []
+        for index in range(len(weight)):
+            packed = quantize(weight[index : index + 1])
+            blocks.append(packed[0])
+            scales.append(packed[1])
+        return cls(torch.cat(blocks), torch.cat(scales))
 
     def expert(self, index: int, dtype: torch.dtype) -> Tensor:
         """Dense `dtype` [in, out] of one expert, a view whose columns are contiguous."""
