@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 NEEDED := -r requirements.txt
 # `make test-py`: what needs no torch, the packages it does need, and at least how many tests that must be.
 TESTS_PY := tests/sandbox tests/rewards tests/tasks tests/evaluation/test_compare.py tests/evaluation/test_breakdown.py \
-  tests/display/test_display.py tests/test_release.py
+  tests/display/test_display.py tests/tools/test_release.py
 NEEDED_PY := numpy scipy datasets matplotlib packaging pytest pytest-timeout hypothesis PyYAML
 LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
@@ -60,7 +60,7 @@ tiny: $(READY) ## train the embedded model anew (about 14 minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
 release: ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing
-	@$(PYTHON) -m helpers.release --owner='$(OWNER)' --tag='$(TAG)'
+	@$(PYTHON) -m tests.tools.release --owner='$(OWNER)' --tag='$(TAG)'
 
 clean: ## remove the environments, the runs and what tools left behind
 	rm -rf $(VENV) .venv-* runs .ruff_cache .pytest_cache .hypothesis

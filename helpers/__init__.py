@@ -57,11 +57,12 @@ _EXPORTS = {
     "plot_training": "helpers.display",
     "text_table": "helpers.display",
     "UserError": "helpers.runtime",
-    "get_profile": "helpers.runtime",
-    "hardware": "helpers.runtime",
-    "install": "helpers.runtime",
+    "get_profile": "helpers.profiles",
+    "hardware": "helpers.environment",
+    "install": "helpers.environment",
+    "recover_folder": "helpers.runtime",
     "run_folder": "helpers.runtime",
-    "versions": "helpers.runtime",
+    "versions": "helpers.environment",
     "write_whole": "helpers.runtime",
 }
 __all__ = sorted(_EXPORTS)

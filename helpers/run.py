@@ -11,7 +11,8 @@ from pathlib import Path
 
 from helpers.display import text_table
 from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
-from helpers.runtime import ROOT, UserError, did_you_mean, first_line, get_profile, run_folder, write_whole
+from helpers.profiles import get_profile
+from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
 from helpers.tasks import get_task
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."

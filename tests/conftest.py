@@ -14,7 +14,7 @@ if not any(map(os.path.exists, ("/proc/driver/nvidia", "/dev/dxg"))):
 import pytest
 
 import helpers
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 CHECKPOINT = PROFILES["tiny"].model
 

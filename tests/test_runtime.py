@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from helpers import UserError, get_profile, run_folder, write_whole
-from helpers.runtime import PROFILES, ROOT, did_you_mean, random_seed, whole_folder
+from helpers.profiles import PROFILES
+from helpers.runtime import ROOT, did_you_mean, random_seed, recover_folder, recover_folders, whole_folder
 from tests.disk import full_disk
 
 
@@ -38,7 +39,7 @@ def test_unknown_profile_suggests_the_nearest(name, meant):
 @pytest.mark.parametrize("memory_gib", [13.0, 14.6, 22.0, 39.4, 79.1, 139.0])
 def test_auto_takes_the_largest_profile_that_fits(monkeypatch, memory_gib):
     """With a GPU that is too small it must fall back and not run out of memory an hour later."""
-    monkeypatch.setattr("helpers.runtime._gpu", lambda: ("Some GPU", memory_gib))
+    monkeypatch.setattr("helpers.profiles.find_gpu", lambda: ("Some GPU", memory_gib))
     profile = get_profile("auto")
     assert profile.needs_gib <= memory_gib and "Some GPU" in profile.why
     assert not any(profile.needs_gib < other.needs_gib <= memory_gib for other in PROFILES.values())
@@ -83,6 +84,103 @@ def test_whole_folder_appears_only_when_finished(tmp_path):
     with whole_folder(target) as part:
         (part / "b").write_text("2")
     assert os.listdir(target) == ["b"] and os.listdir(tmp_path) == ["checkpoint-1"]
+
+
+#: Replaces the folder that is its argument, and dies as by SIGKILL when it renames the new one into place.
+KILLED_BETWEEN_RENAMES = """
+import os, sys
+from helpers.runtime import whole_folder
+
+rename = os.replace
+
+def rename_or_die(source, target):
+    if str(source).endswith(".part"):
+        os._exit(9)
+    rename(source, target)
+
+os.replace = rename_or_die
+with whole_folder(sys.argv[1]) as part:
+    (part / "new").write_text("2")
+"""
+
+
+def killed_between_renames(target):
+    target.mkdir()
+    (target / "old").write_text("1")
+    run = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_RENAMES, str(target)], cwd=ROOT)
+    assert run.returncode == 9 and not target.exists()
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
+    """The old adapter was left under a hidden name only, and 05 would have trained its fallback instead."""
+    target = tmp_path / "adapter"
+    killed_between_renames(target)
+    assert recover_folder(target) == target and os.listdir(target) == ["old"]
+    assert recover_folder(target) == target and recover_folder(tmp_path / "none") == tmp_path / "none"
+    with whole_folder(target) as part:
+        (part / "new").write_text("2")
+    assert os.listdir(target) == ["new"] and os.listdir(tmp_path) == ["adapter"]
+
+
+def test_a_second_kill_still_leaves_the_first_folder(tmp_path):
+    """The next writer removed the hidden folder before it had another to put in its place."""
+    target = tmp_path / "adapter"
+    killed_between_renames(target)
+    with pytest.raises(RuntimeError), whole_folder(target):
+        assert os.listdir(target) == ["old"]
+        raise RuntimeError
+    assert os.listdir(target) == ["old"] and os.listdir(tmp_path) == ["adapter"]
+
+
+def test_an_error_between_the_two_renames_leaves_the_old_folder(tmp_path, monkeypatch):
+    """A full disk or Ctrl-C can strike there as well."""
+    target = tmp_path / "adapter"
+    target.mkdir()
+    (target / "old").write_text("1")
+    rename = os.replace
+
+    def refuse(source, to):
+        if str(source).endswith(".part"):
+            raise KeyboardInterrupt
+        rename(source, to)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(KeyboardInterrupt), whole_folder(target) as part:
+        (part / "new").write_text("2")
+    assert os.listdir(target) == ["old"] and os.listdir(tmp_path) == ["adapter"]
+
+
+def test_a_reader_that_recovers_too_early_does_not_stop_the_writer(tmp_path, monkeypatch):
+    """An evaluation that looks between the renames of a training would have ended the training."""
+    target = tmp_path / "adapter"
+    target.mkdir()
+    rename, looks = os.replace, []
+
+    def look_first(source, to):
+        if str(source).endswith(".part") and not looks:
+            looks.append(recover_folder(target))
+            assert target.exists()
+            (target / "old").write_text("1")
+        rename(source, to)
+
+    monkeypatch.setattr(os, "replace", look_first)
+    with whole_folder(target) as part:
+        (part / "new").write_text("2")
+    assert looks and os.listdir(target) == ["new"] and os.listdir(tmp_path) == ["adapter"]
+
+
+def test_folders_of_one_kind_are_recovered_together(tmp_path):
+    for step in (4, 8):
+        killed_between_renames(tmp_path / f"checkpoint-{step}")
+    (tmp_path / ".other.old").mkdir()
+    recover_folders(tmp_path, "checkpoint-*")
+    assert sorted(os.listdir(tmp_path)) == [
+        ".checkpoint-4.part",
+        ".checkpoint-8.part",
+        ".other.old",
+        "checkpoint-4",
+        "checkpoint-8",
+    ]
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path):

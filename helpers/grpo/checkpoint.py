@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from helpers.grpo.batch import Generation
 from helpers.model.lora import save_adapter
-from helpers.runtime import UserError, first_line, whole_folder, write_whole
+from helpers.runtime import UserError, first_line, recover_folders, whole_folder, write_whole
 
 ROLLOUT = "rollout.json"
 
@@ -54,7 +54,8 @@ def one_run_in(output_dir):
 
 
 def checkpoint_folders(output_dir):
-    """Checkpoint folders, oldest first."""
+    """Checkpoint folders, oldest first, with any whose replacement was interrupted put back."""
+    recover_folders(output_dir, "checkpoint-*")
     found = Path(output_dir).glob("checkpoint-*")
     return sorted((path for path in found if re.fullmatch(r"checkpoint-\d+", path.name)), key=step_of)
 

@@ -10,18 +10,18 @@ which is how a kernel without sinks can serve (gpt-oss model card, 2025, section
 
 import inspect
 import math
+from collections.abc import Callable
 from functools import cache
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from helpers.kernels.linear import WIDE
 from helpers.kernels.masks import AttentionMask
+from helpers.kernels.sdpa_sinks import sdpa_with_sinks
 
 BACKENDS = ("flex", "sdpa", "eager")
-#: What the sink's key has in `_sdpa` where queries have the sink, and its value where the share of the sink is read:
-#: powers of two that keep strong sinks and small shares within fp16's range.
-SINK_KEY, SINK_VALUE = 64.0, 1024.0
 #: What the operator behind FlexAttention takes in the versions of PyTorch that this was tested with.
 FLEX_OPERATOR = (
     "query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_mod_other_buffers",
@@ -29,12 +29,24 @@ FLEX_OPERATOR = (
 )  # fmt: skip
 
 
-def sink_attention(q, k, v, sinks, mask, *, scale, backend="auto", return_lse=False):
+def sink_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sinks: Tensor,
+    mask: AttentionMask,
+    *,
+    scale: float,
+    backend: str = "auto",
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Attention whose softmax has one extra, valueless entry per head.
 
     Args:
-        q: [B, Hq, Q, D]. k, v: [B, Hkv, K, D], Hkv dividing Hq.
-        sinks: [Hq]. mask: `AttentionMask`.
+        q: [B, Hq, Q, D].
+        k, v: [B, Hkv, K, D], Hkv dividing Hq.
+        sinks: [Hq].
+        mask: which query sees which key.
         scale: factor on the scores, usually D ** -0.5.
         backend: "eager" (the definition, any dtype), "sdpa" (exact, PyTorch's fused kernels), "flex"
             (FlexAttention, memory linear in the length on a GPU), or "auto": see `choose_backend`.
@@ -53,7 +65,7 @@ def sink_attention(q, k, v, sinks, mask, *, scale, backend="auto", return_lse=Fa
         raise ValueError("backend 'sdpa' has no lse to return: use 'flex' or 'eager'")
     with torch.autocast(q.device.type, enabled=False):  # it would round what is fp32 here
         if backend == "sdpa":
-            return _sdpa(q, k, v, sinks, mask, scale)
+            return sdpa_with_sinks(q, k, v, sinks, mask, scale)
         if backend == "flex":
             output, lse = _flex(q, k, v, sinks, mask, scale)
         else:
@@ -61,18 +73,21 @@ def sink_attention(q, k, v, sinks, mask, *, scale, backend="auto", return_lse=Fa
     return (output, lse.float()) if return_lse else output
 
 
-def choose_backend(q, mask):
-    """The backend for a regime on q's device.
+def choose_backend(q: Tensor, mask: AttentionMask) -> str:
+    """Choose the backend for a regime on q's device.
 
     One query a row, or float64: eager, two products that read keys and values where they lie. Else flex on a GPU with
     tensor cores that Triton can use (compute capability 8.0 on; on a T4 it has none), for the memory; else sdpa.
     """
     if mask.q_len == 1 or q.dtype == torch.float64:
         return "eager"
-    return "flex" if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0) else "sdpa"
+    if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0):
+        return "flex"
+    return "sdpa"
 
 
 def _check_shapes(q, k, v, sinks, mask):
+    """Raise ValueError unless queries, keys, values, sinks and mask fit each other."""
     if not isinstance(mask, AttentionMask):
         raise ValueError(f"mask must be an AttentionMask, got {type(mask).__name__}")
     shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}, sinks {list(sinks.shape)}"
@@ -80,150 +95,87 @@ def _check_shapes(q, k, v, sinks, mask):
         raise ValueError(f"q must be [B, Hq, Q, D], k and v [B, Hkv, K, D], got {shapes}")
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype} for {shapes}")
-    if q.shape[1] % k.shape[1] or sinks.shape != (q.shape[1],):
+    query_rows, query_heads, queries, _ = q.shape
+    key_rows, key_heads, keys, _ = k.shape
+    if query_heads % key_heads or sinks.shape != (query_heads,):
         raise ValueError(f"the heads of k and v must divide those of q, and sinks be [Hq], got {shapes}")
-    if (q.shape[0], k.shape[0], q.shape[2], k.shape[2]) != (mask.batch, mask.batch, mask.q_len, mask.kv_len):
+    if (query_rows, key_rows, queries, keys) != (mask.batch, mask.batch, mask.q_len, mask.kv_len):
         raise ValueError(f"mask is for batch {mask.batch}, q_len {mask.q_len} and kv_len {mask.kv_len}, got {shapes}")
 
 
 def _eager(q, k, v, sinks, mask, scale, return_lse):
-    """By the definition: append the sink to the scores, softmax, drop it.
+    """By the definition: append the sink to the scores, softmax, drop it. Returns `(output, lse or None)`.
 
     The query heads of a key head stand below each other, so that keys and values are read once and never copied.
     """
     batch, heads, queries, dim = q.shape
-    grouped = q.reshape(batch, k.shape[1], -1, dim)
-    scores = _wide_bmm(grouped, k.transpose(-1, -2)).view(batch, heads, queries, -1) * scale
+    key_heads, keys = k.shape[1:3]
+    grouped = q.reshape(batch, key_heads, -1, dim)  # [B, Hkv, Hq / Hkv * Q, D]
+    products = _wide_bmm(grouped, k.transpose(-1, -2))
+    scores = products.view(batch, heads, queries, keys) * scale
     scores = scores.masked_fill(~mask.dense(), -math.inf)
-    sink = sinks.to(scores.dtype).reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-    weights = torch.cat([scores, sink], -1).softmax(-1)[..., :-1].reshape(batch, k.shape[1], -1, k.shape[2])
+
+    sink = sinks.to(scores.dtype).reshape(1, -1, 1, 1).expand(batch, heads, queries, 1)
+    with_sink = torch.cat([scores, sink], -1).softmax(-1)
+    weights = with_sink[..., :-1].reshape(batch, key_heads, -1, keys)
     output = _wide_bmm(weights.to(v.dtype), v).view_as(q).to(q.dtype)
-    return output, scores.logsumexp(-1) if return_lse else None
+    lse = scores.logsumexp(-1) if return_lse else None
+    return output, lse
 
 
-def _wide_bmm(a, b):
+def _wide_bmm(a: Tensor, b: Tensor) -> Tensor:
     """a @ b with sums in fp32 (fp64 for fp64), batched over two axes."""
     if a.dtype in WIDE:
         return a @ b
-    if a.is_cuda and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)):
-        return torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32).unflatten(0, a.shape[:2])
+    needs_gradient = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    if a.is_cuda and not needs_gradient:
+        product = torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
+        return product.unflatten(0, a.shape[:2])
     return a.float() @ b.float()
-
-
-def _sdpa(q, k, v, sinks, mask, scale):
-    """Exact on kernels without sinks: one more key, whose score is the sink and whose value is zero.
-
-    The head grows by eight dimensions, which keeps its alignment. In the first three a query has the sink, in pieces
-    that 16 bits can hold. Values grow as well: some fused kernels want equal sizes, and the sink's key has a number
-    there, so that the share of the sink comes out beside the output. Its gradient is made of that, in fp32: the
-    kernel's own would be rounded to 16 bits at each query, and vanish in fp16.
-    """
-    dim, extra = q.shape[3], 8
-    pieces = F.pad(_pieces(sinks.detach(), scale, q.dtype), (0, extra - 3)).reshape(1, -1, 1, extra)
-    q = torch.cat([q, pieces.to(q.dtype).expand(*q.shape[:3], extra)], -1)
-    if mask.plain:  # one dummy query in front of them shifts the triangle past the sink
-        output = _with_sink_key(F.pad(q, (0, 0, 1, 0)), k, v, None, scale)[:, :, 1:]
-    elif mask.window and mask.q_len == mask.kv_len > 3 * mask.window:
-        output = _sliding(q, k, v, mask, scale)
-    else:
-        visible = mask.derived("with sink key", lambda: _sink_visible(mask.dense()))
-        output = _with_sink_key(q, k, v, visible, scale)
-    output, share = output[..., :dim], output[..., dim : dim + 1].detach()
-    if not sinks.requires_grad:
-        return output
-    wide = torch.promote_types(output.dtype, torch.float32)
-    change = (sinks - sinks.detach()).to(wide).reshape(1, -1, 1, 1)  # zero, with a gradient
-    # d output / d sink = - share * output
-    return (output.to(wide) * (1 - share.to(wide) / SINK_VALUE * change)).to(output.dtype)
-
-
-def _pieces(sinks, scale, dtype):
-    """sinks [H] as three numbers [H, 3] that `dtype` can hold and whose sum, times SINK_KEY * scale, is the sink to
-    fp32's last bit; what is beyond the dtype's range is at its end."""
-    most = torch.finfo(dtype).max
-    x = (sinks.to(torch.promote_types(dtype, torch.float32)) / (scale * SINK_KEY)).clamp(-most, most)
-    first = x.to(dtype).to(x.dtype)
-    second = (x - first).to(dtype).to(x.dtype)
-    return torch.stack([first, second, x - first - second], -1)
-
-
-def _sink_visible(visible):
-    """bool [..., Q, K] with a column for the sink in front, and padding to a multiple of eight, as kernels want it."""
-    return F.pad(F.pad(visible, (1, 0), value=True), (0, -(visible.shape[-1] + 1) % 8))
-
-
-def _with_sink_key(q, k, v, visible, scale):
-    """One fused call, k and v made as wide as q and the sink's key put in front; visible: bool that broadcasts to the
-    scores, None: causal."""
-    dim = k.shape[3]
-    tail = 0 if visible is None else visible.shape[-1] - k.shape[2] - 1
-    k, v = (F.pad(x, (0, q.shape[3] - dim, 1, tail)) for x in (k, v))
-    k[:, :, 0, dim : dim + 3] = SINK_KEY
-    v[:, :, 0, dim] = SINK_VALUE
-    if q.is_cuda:  # the memory-efficient kernel wants as many key heads as query heads
-        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=visible, is_causal=visible is None, scale=scale, enable_gqa=not q.is_cuda
-    )
-
-
-def _sliding(q, k, v, mask, scale):
-    """A window's worth of queries at a time, which see that many keys and as many before them: linear in the length."""
-    window = mask.window
-    count = -(-mask.q_len // window)
-    tail = count * window - mask.q_len
-    q = F.pad(q, (0, 0, 0, tail)).unflatten(2, (count, window)).transpose(1, 2).flatten(0, 1)
-    k, v = (
-        F.pad(x, (0, 0, window, tail)).unfold(2, 2 * window, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
-        for x in (k, v)
-    )
-    visible = mask.derived("sliding", lambda: _sink_visible(_sliding_visible(mask, count)))
-    output = _with_sink_key(q, k, v, visible, scale)
-    return output.unflatten(0, (mask.batch, count)).transpose(1, 2).flatten(2, 3)[:, :, : mask.q_len]
-
-
-def _sliding_visible(mask, count):
-    """bool [batch * count, 1, window, 2 * window]: of each block of queries, its own keys and those before."""
-    window, last = mask.window, mask.q_len - 1
-    row, block, query, key = (torch.arange(n, device=mask.device) for n in (mask.batch, count, window, 2 * window))
-    query = (block[:, None] * window + query)[:, :, None]
-    key = ((block[:, None] - 1) * window + key)[:, None]
-    seen = mask.mask_mod(row[:, None, None, None], None, query.clamp(max=last), key.clamp(0, last))
-    return (seen & (key >= 0) & (key <= last)).flatten(0, 1).unsqueeze(1)
 
 
 def _flex(q, k, v, sinks, mask, scale):
     """FlexAttention without the sink, rescaled by sigmoid(lse - sink); lse stays in fp32 (fp64 in fp64)."""
-    output, lse = (_flex_cuda if q.is_cuda else _flex_cpu)(q, k, v, mask, scale)
+    attend = _flex_cuda if q.is_cuda else _flex_cpu
+    output, lse = attend(q, k, v, mask, scale)
     # Not sigmoid: its gradient takes 1 - sigmoid, of which fp32 leaves little where the sink is weak.
     kept = F.logsigmoid(lse - sinks.to(lse.dtype).reshape(1, -1, 1)).exp()  # [B, Hq, Q]; 0 where nothing is visible
     return (output * kept.unsqueeze(-1)).to(q.dtype), lse
 
 
 def _flex_cuda(q, k, v, mask, scale):
+    """FlexAttention's compiled kernel: `(output, lse)`, lse with natural logarithm."""
     from torch.nn.attention.flex_attention import AuxRequest
 
     options = kernel_options(torch.cuda.get_device_capability(q.device), mask.q_len)
-    output, extra = _compiled_flex()(
-        q, k, v, block_mask=mask.block_mask(), scale=scale, enable_gqa=True, kernel_options=options,
+    attend = _compiled_flex()
+    output, extra = attend(
+        q,
+        k,
+        v,
+        block_mask=mask.block_mask(),
+        scale=scale,
+        enable_gqa=True,
+        kernel_options=options,
         return_aux=AuxRequest(lse=True),
-    )  # fmt: skip
+    )
     return output, extra.lse
 
 
 @cache
-def _compiled_flex():
+def _compiled_flex() -> Callable:
     """`flex_attention`, compiled on first use and again for another dtype, for gradients, for a batch or length of one
     and once more when lengths begin to vary; offset, window and padding change nothing."""
     from torch.nn.attention.flex_attention import flex_attention
 
     # training, scoring, prefill and decoding are together more than PyTorch's default of 8
-    more = {"recompile_limit": 64} if "recompile_limit" in inspect.signature(torch.compile).parameters else {}
-    return torch.compile(flex_attention, **more)
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        return torch.compile(flex_attention, recompile_limit=64)
+    return torch.compile(flex_attention)
 
 
-def kernel_options(capability, queries):
-    """FlexAttention's options for so many queries on a GPU of this compute capability, a pair.
+def kernel_options(capability: tuple[int, int], queries: int) -> dict[str, int | bool]:
+    """FlexAttention's options for so many queries on a GPU of this compute capability.
 
     Before 8.0 Triton has no tensor cores and little shared memory (64 KiB on a T4), and PyTorch's tiles spill 5 KB of
     every thread. These fit the registers, in prefill, decoding and the backward pass; `tests/kernels/test_flex_aot.py`
@@ -231,8 +183,11 @@ def kernel_options(capability, queries):
     """
     options = {}
     if capability < (8, 0):
-        options = {"fwd_BLOCK_N": 16, "fwd_num_stages": 1, "fwd_num_warps": 4, "bwd_num_stages": 1, "bwd_num_warps": 4}
-        options |= {f"bwd_BLOCK_{side}": 16 for side in ("M1", "N1", "M2", "N2")}
+        options = {
+            "fwd_BLOCK_N": 16, "fwd_num_stages": 1, "fwd_num_warps": 4,
+            "bwd_BLOCK_M1": 16, "bwd_BLOCK_N1": 16, "bwd_BLOCK_M2": 16, "bwd_BLOCK_N2": 16,
+            "bwd_num_stages": 1, "bwd_num_warps": 4,
+        }  # fmt: skip
     if queries > 1:
         # PyTorch's kernel for few queries has no tiles for 17 to 127 of them with eight query heads to a key head,
         # and takes another number of rows than its own for safe (torch 2.13)
@@ -247,19 +202,21 @@ def _flex_cpu(q, k, v, mask, scale):
     """The operator behind `flex_attention`, unfused: on the CPU only it has a backward pass."""
     options = {"OUTPUT_LOGSUMEXP": True, "OUTPUT_MAX": False}
     block_mask = mask.block_mask().as_tuple()
-    output, lse = _flex_operator()(q, k, v, _identity, block_mask, scale, options, (), ())[:2]
+    operator = _flex_operator()
+    output, lse = operator(q, k, v, _identity, block_mask, scale, options, (), ())[:2]
     return output, lse * math.log(2)  # the operator's lse is in base 2
 
 
 @cache
-def _flex_operator():
+def _flex_operator() -> Callable:
+    """PyTorch's operator, which is not public: raise RuntimeError where it does not take what it took before."""
     try:
         from torch._higher_order_ops.flex_attention import flex_attention as operator
-
-        known = tuple(inspect.signature(operator.__call__).parameters) == FLEX_OPERATOR
     except ImportError:
-        known = False
-    if not known:
+        parameters = None
+    else:
+        parameters = tuple(inspect.signature(operator.__call__).parameters)
+    if parameters != FLEX_OPERATOR:
         raise RuntimeError(
             f"FlexAttention's operator is not known in torch {torch.__version__}: on the CPU use backend 'sdpa' or "
             "'eager', or a torch that constraints.txt names."
@@ -268,4 +225,5 @@ def _flex_operator():
 
 
 def _identity(score, row, head, query, key):
+    """The change that FlexAttention makes to the scores: none."""
     return score

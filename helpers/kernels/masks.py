@@ -1,8 +1,11 @@
-"""Who may see whom: one rule for prefill, decoding, chunks, left padding, sliding windows and packed rows."""
+"""Visibility: one rule for prefill, decoding, chunks, left padding, sliding windows and packed rows."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 #: Queries and keys in a block of FlexAttention's table, PyTorch's own default.
 BLOCK = 128
@@ -27,92 +30,125 @@ class AttentionMask:
         document_ids: LongTensor [batch, kv_len], equal within a document, for several documents in one row.
         device: default: that of the tensors given, else the CPU.
 
-    Raises ValueError for values that fit no mask. What only a GPU knows is not fetched from it to be checked.
+    Attributes:
+        q_offset, left_pad: int64 [batch] on the mask's device, whatever form they were given in. `move` writes into
+            them, and `mask_mod` reads them there: a compiled kernel sees tensors and no numbers.
+
+    Raises ValueError for values that fit no mask. Values that only a GPU knows are not fetched from it to be checked.
     """
 
-    def __init__(self, batch, q_len, kv_len, *, window=None, left_pad=None, q_offset=0, document_ids=None, device=None):
-        tensors = [x for x in (left_pad, document_ids, q_offset) if isinstance(x, torch.Tensor)]
-        self.batch, self.q_len, self.kv_len, self.window = batch, q_len, kv_len, window
-        self.device = torch.device(device if device is not None else tensors[0].device if tensors else "cpu")
+    def __init__(
+        self,
+        batch: int,
+        q_len: int,
+        kv_len: int,
+        *,
+        window: int | None = None,
+        left_pad: Tensor | None = None,
+        q_offset: int | Tensor = 0,
+        document_ids: Tensor | None = None,
+        device: torch.device | str | None = None,
+    ):
         if min(batch, q_len, kv_len) < 1:
             raise ValueError(f"batch, q_len and kv_len must be at least 1, got {batch}, {q_len}, {kv_len}")
         if window is not None and (not isinstance(window, int) or window < 1):
             raise ValueError(f"window must be an int from 1 (a query sees itself), got {window} for kv_len {kv_len}")
+        self.batch = batch
+        self.q_len = q_len
+        self.kv_len = kv_len
+        self.window = window
+        self.device = _device_of(device, left_pad, document_ids, q_offset)
+
+        self.document_ids = None
         if document_ids is not None:
-            self._check("document_ids", document_ids, ((batch, kv_len),), None)
-            document_ids = document_ids.to(self.device)
-        self.document_ids, self.left_pad = document_ids, None
-        # Read by `mask_mod` on the device, where `move` changes them: a compiled kernel sees tensors and no numbers.
-        self._offset = torch.zeros(batch, dtype=torch.long, device=self.device)
-        self._pad = torch.zeros_like(self._offset)
-        self._window = torch.full((), window or NO_WINDOW, device=self.device)
-        self.mask_mod = _rule(self._offset, self._pad, self._window, self.document_ids)
-        self._derived, self._block_mask = {}, None
+            self._check("document_ids", document_ids, shapes=((batch, kv_len),), most=None)
+            self.document_ids = document_ids.to(self.device)
+        self.q_offset = torch.zeros(batch, dtype=torch.long, device=self.device)
+        self.left_pad = torch.zeros(batch, dtype=torch.long, device=self.device)
+        window_on_device = torch.full((), window or NO_WINDOW, device=self.device)
+        self.mask_mod = _rule(self.q_offset, self.left_pad, window_on_device, self.document_ids)
+
+        # known without a look at the device
+        self._has_left_pad = False
+        self._offset_is_a_number = False
+        self._derived = {}
+        self._block_mask = None
         self.move(q_offset, left_pad)
 
-    def move(self, q_offset, left_pad=None):
+    def move(self, q_offset: int | Tensor, left_pad: Tensor | None = None) -> None:
         """Put the queries at another offset, and the padding elsewhere if given, in place.
 
         Tensors keep their addresses and the block mask its identity, so that nothing is built or compiled again. Not
         between a forward pass and its backward pass, and not out of or into `torch.inference_mode`. Arguments and
         errors as in the constructor; after an error the mask is where it was.
         """
-        rows = ((), (self.batch,))
-        self._check("q_offset", q_offset, rows, self.kv_len - self.q_len)
+        self._check("q_offset", q_offset, shapes=((), (self.batch,)), most=self.kv_len - self.q_len)
         if left_pad is not None:
-            self._check("left_pad", left_pad, rows[1:], self.kv_len - 1)
-            self._pad.copy_(left_pad)
-            self.left_pad = left_pad
-        self._offset.copy_(q_offset) if isinstance(q_offset, torch.Tensor) else self._offset.fill_(q_offset)
-        self.q_offset = q_offset
+            self._check("left_pad", left_pad, shapes=((self.batch,),), most=self.kv_len - 1)
+            self.left_pad.copy_(left_pad)
+            self._has_left_pad = True
+        self._offset_is_a_number = isinstance(q_offset, int)
+        if self._offset_is_a_number:
+            self.q_offset.fill_(q_offset)
+        else:
+            self.q_offset.copy_(q_offset)
         self._derived.clear()
         if self._block_mask is not None:
             for name, table in self._tables().items():
                 getattr(self._block_mask, name).copy_(table)
 
-    def _check(self, name, value, shapes, most):
+    def _check(self, name: str, value: int | Tensor, shapes: tuple, most: int | None) -> None:
         """Raise ValueError unless `value` holds integers, in one of `shapes` and from 0 to `most`."""
-        tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value) if isinstance(value, int) else None
-        if tensor is None or tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.shape not in shapes:
-            got = f"{tensor.dtype} {list(tensor.shape)}" if tensor is not None else type(value).__name__
+        tensor = torch.tensor(value) if isinstance(value, int) else value
+        if not isinstance(tensor, Tensor):
+            got = type(value).__name__
+        elif tensor.is_floating_point() or tensor.dtype == torch.bool or tensor.shape not in shapes:
+            got = f"{tensor.dtype} {list(tensor.shape)}"
+        else:
+            got = ""
+        if got:
             wanted = " or ".join("an int" if shape == () else f"integers {list(shape)}" for shape in shapes)
             raise ValueError(f"{name} must be {wanted} for batch {self.batch} and kv_len {self.kv_len}, got {got}")
-        if most is not None and not tensor.is_cuda and not bool(((tensor >= 0) & (tensor <= most)).all()):
+        if most is None or tensor.is_cuda:
+            return
+        inside = (tensor >= 0) & (tensor <= most)
+        if not bool(inside.all()):
             raise ValueError(
                 f"{name} must be from 0 to {most} with q_len {self.q_len} and kv_len {self.kv_len}, "
                 f"got {tensor.tolist()}"
             )
 
-    def derived(self, name, make):
-        """`make()`, kept under that name until the mask moves: the layers of a model share it."""
+    def derived(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        """Return `make()`, kept under that name until the mask moves: the layers of a model share it."""
         if name not in self._derived:
             self._derived[name] = make()
         return self._derived[name]
 
     @property
-    def plain(self):
-        """Nothing but the causal triangle, and known to be so without asking the device."""
-        if self.left_pad is not None or self.document_ids is not None or not isinstance(self.q_offset, int):
-            return False
-        return self.q_len == self.kv_len <= (self.window or NO_WINDOW)
+    def plain(self) -> bool:
+        """True if the mask is nothing but the causal triangle, and known to be so without asking the device."""
+        is_triangle = self.q_len == self.kv_len <= (self.window or NO_WINDOW)
+        return is_triangle and self._offset_is_a_number and not self._has_left_pad and self.document_ids is None
 
-    def dense(self):
+    def dense(self) -> Tensor:
         """bool [batch, 1, q_len, kv_len], True where the key is visible."""
         return self.derived("dense", self._dense)
 
-    def _dense(self):
-        row, query, key = (torch.arange(n, device=self.device) for n in (self.batch, self.q_len, self.kv_len))
-        visible = self.mask_mod(row[:, None, None], None, query[:, None], key)
+    def _dense(self) -> Tensor:
+        row = torch.arange(self.batch, device=self.device)[:, None, None]
+        query = torch.arange(self.q_len, device=self.device)[:, None]
+        key = torch.arange(self.kv_len, device=self.device)
+        visible = self.mask_mod(row, None, query, key)
         return visible.expand(self.batch, self.q_len, self.kv_len).unsqueeze(1)
 
-    def additive(self, dtype):
+    def additive(self, dtype: torch.dtype) -> Tensor:
         """[batch, 1, q_len, kv_len] to add to scores: 0 where visible, else the lowest finite value, as transformers
         has it."""
-        zeros = torch.zeros((), dtype=dtype, device=self.device)
-        return torch.where(self.dense(), zeros, torch.finfo(dtype).min)
+        zero = torch.zeros((), dtype=dtype, device=self.device)
+        return torch.where(self.dense(), zero, torch.finfo(dtype).min)
 
     def block_mask(self):
-        """The same for FlexAttention, as a `BlockMask`; built once and kept through `move`.
+        """The same rule for FlexAttention, as a `BlockMask`; built once and kept through `move`.
 
         It is worked out from the rule's bounds, block by block: no q_len x kv_len matrix is made.
         """
@@ -121,12 +157,17 @@ class AttentionMask:
 
             tables = self._tables()
             self._block_mask = BlockMask.from_kv_blocks(
-                *(tables[name] for name in ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")),
-                BLOCK_SIZE=BLOCK, mask_mod=self.mask_mod, seq_lengths=(self.q_len, self.kv_len),
-            )  # fmt: skip
+                tables["kv_num_blocks"],
+                tables["kv_indices"],
+                tables["full_kv_num_blocks"],
+                tables["full_kv_indices"],
+                BLOCK_SIZE=BLOCK,
+                mask_mod=self.mask_mod,
+                seq_lengths=(self.q_len, self.kv_len),
+            )
         return self._block_mask
 
-    def _tables(self):
+    def _tables(self) -> dict[str, Tensor]:
         """BlockMask's eight tensors: for each block of queries those of keys, and the reverse, partial and full."""
         some, full = self._blocks()
         tables = {}
@@ -137,29 +178,55 @@ class AttentionMask:
                 tables[f"{prefix}{side}_indices"] = order.to(torch.int32)
         return tables
 
-    def _blocks(self):
+    def _blocks(self) -> tuple[Tensor, Tensor]:
         """Two bool [batch, 1, query blocks, key blocks]: something is visible, or may be; everything is."""
+        window = self.window or NO_WINDOW
         edges = partial(torch.arange, step=BLOCK, device=self.device)
-        query, key = edges(0, self.q_len)[:, None], edges(0, self.kv_len)
-        offset, pad = (x.reshape(-1, 1, 1, 1) for x in (self._offset, self._pad))
-        low, high = offset + query, offset + (query + BLOCK).clamp(max=self.q_len) - 1  # positions in the block
+        query = edges(0, self.q_len)[:, None]  # the first query of each block
+        key = edges(0, self.kv_len)  # the first key of each block
         last = (key + BLOCK).clamp(max=self.kv_len) - 1
+        offset = self.q_offset.reshape(-1, 1, 1, 1)
+        pad = self.left_pad.reshape(-1, 1, 1, 1)
+
+        # positions of the first and the last query of a block, and its first key that is no padding
+        low = offset + query
+        high = offset + (query + BLOCK).clamp(max=self.q_len) - 1
         first = torch.maximum(key, pad)
-        some = (first <= last) & (high >= first) & (low - last < self._window)
-        full = (key >= pad) & (last <= low) & (high - key < self._window)
-        full = full & (query + BLOCK <= self.q_len) & (key + BLOCK <= self.kv_len)
+
+        some = (first <= last) & (high >= first) & (low - last < window)
+        full = (key >= pad) & (last <= low) & (high - key < window)
+        full &= (query + BLOCK <= self.q_len) & (key + BLOCK <= self.kv_len)
         if self.document_ids is not None:
-            lowest, highest = _block_range(self.document_ids)
-            at = self._offset[:, None] + torch.arange(self.q_len, device=self.device)
-            own_lowest, own_highest = _block_range(self.document_ids.gather(1, at))
-            own_lowest, own_highest = own_lowest[:, None, :, None], own_highest[:, None, :, None]
-            lowest, highest = lowest[:, None, None], highest[:, None, None]
-            some = some & (own_lowest <= highest) & (lowest <= own_highest)
-            full = full & (own_lowest == highest) & (lowest == own_highest)
+            may_share, must_share = self._blocks_of_one_document()
+            some &= may_share
+            full &= must_share
         return some, full
 
+    def _blocks_of_one_document(self) -> tuple[Tensor, Tensor]:
+        """Two bool [batch, 1, query blocks, key blocks]: some pair may be of one document; every pair is."""
+        position = self.q_offset[:, None] + torch.arange(self.q_len, device=self.device)
+        query_low, query_high = _block_range(self.document_ids.gather(1, position))
+        key_low, key_high = _block_range(self.document_ids)
+        query_low = query_low[:, None, :, None]
+        query_high = query_high[:, None, :, None]
+        key_low = key_low[:, None, None]
+        key_high = key_high[:, None, None]
+        may_share = (query_low <= key_high) & (key_low <= query_high)
+        must_share = (query_low == key_high) & (key_low == query_high)
+        return may_share, must_share
 
-def _rule(q_offset, left_pad, window, document_ids):
+
+def _device_of(device: torch.device | str | None, *values: int | Tensor | None) -> torch.device:
+    """The device that was asked for, else that of the first tensor among `values`, else the CPU."""
+    if device is not None:
+        return torch.device(device)
+    for value in values:
+        if isinstance(value, Tensor):
+            return value.device
+    return torch.device("cpu")
+
+
+def _rule(q_offset: Tensor, left_pad: Tensor, window: Tensor, document_ids: Tensor | None) -> Callable:
     """One function for every regime, so that one compiled kernel serves them all."""
 
     def visible(row, head, query, key):
@@ -173,9 +240,13 @@ def _rule(q_offset, left_pad, window, document_ids):
     return visible if document_ids is None else visible_in_document
 
 
-def _block_range(ids):
+def _block_range(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Lowest and highest id [batch, blocks] in each block of ids [batch, length]."""
-    blocks = torch.nn.functional.pad(ids, (0, -ids.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
-    real = torch.arange(blocks.shape[1] * BLOCK, device=ids.device).view(-1, BLOCK) < ids.shape[1]
+    length = ids.shape[1]
+    blocks = F.pad(ids, (0, -length % BLOCK)).unflatten(1, (-1, BLOCK))
+    place = torch.arange(blocks.shape[1] * BLOCK, device=ids.device).view(-1, BLOCK)
+    is_real = place < length
     limits = torch.iinfo(ids.dtype)
-    return blocks.where(real, limits.max).amin(-1), blocks.where(real, limits.min).amax(-1)
+    lowest = blocks.where(is_real, limits.max).amin(-1)
+    highest = blocks.where(is_real, limits.min).amax(-1)
+    return lowest, highest

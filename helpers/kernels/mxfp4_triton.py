@@ -6,11 +6,13 @@ tokens an expert is unpacked and handed to cuBLAS. Every launch is described by 
 the ahead-of-time test compiles for each profile's GPUs.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from helpers.kernels.mxfp4 import GROUP
 
@@ -151,48 +153,64 @@ class Launch(NamedTuple):
     warps: int = 4
     stages: int = 1  # there is no asynchronous copy on a T4
 
-    def __call__(self, grid, *arguments):
+    def __call__(self, grid: tuple, *arguments) -> None:
         self.kernel[grid](*arguments, **self.constants, num_warps=self.warps, num_stages=self.stages)
 
 
 #: Tokens of one expert that are multiplied together -> (columns, groups of 32) of a tile.
 TILES = {1: (8, 16), 2: (8, 16), 4: (4, 16), 8: (4, 16)}
+#: The largest number of tokens for which so many are multiplied together; above the last, 8.
+_FEW_TOKENS = {1: 2, 2: 8, 4: 16}
+#: Triton's names of the pointer types.
 _NAMES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
 
 
-def tokens_together(tokens):
+def tokens_together(tokens: int) -> int:
     """How many tokens of one expert a slot holds: about what uniform routing over 32 experts sends to each."""
-    return next(bm for bm, most in ((1, 2), (2, 8), (4, 16), (8, tokens)) if tokens <= most)
+    for together, most in _FEW_TOKENS.items():
+        if tokens <= most:
+            return together
+    return 8
 
 
-def _products(kernel, bm, rank, dtype, **sizes):
+def _products(kernel, bm: int, rank: int, dtype: torch.dtype, **sizes: int) -> Launch:
+    """The launch of a kernel that multiplies packed rows, `bm` tokens of one expert at a time."""
     columns, groups = TILES[bm]
-    types = dict.fromkeys(("blocks", "scales"), "*u8") | dict.fromkeys(("slot_expert", "slot_pairs"), "*i32")
-    types |= dict.fromkeys(("bias", "z", "b"), "*fp32")
-    constants = {**sizes, "R": rank, "RP": triton.next_power_of_2(max(rank, 1)), "BM": bm, "BN": columns, "BG": groups}
-    return Launch(kernel, types | {kernel.arg_names[0]: _NAMES[dtype]}, constants)
+    types = {
+        "blocks": "*u8", "scales": "*u8", "slot_expert": "*i32", "slot_pairs": "*i32",
+        "bias": "*fp32", "z": "*fp32", "b": "*fp32",
+    }  # fmt: skip
+    tokens_name = kernel.arg_names[0]
+    types[tokens_name] = _NAMES[dtype]
+    rank_padded = triton.next_power_of_2(max(rank, 1))
+    constants = {**sizes, "R": rank, "RP": rank_padded, "BM": bm, "BN": columns, "BG": groups}
+    return Launch(kernel, types, constants)
 
 
-def gate_up_launch(bm, rank, dtype, hidden, inner, top_k):
+def gate_up_launch(bm: int, rank: int, dtype: torch.dtype, hidden: int, inner: int, top_k: int) -> Launch:
+    """`gate_up_kernel` for `bm` tokens a slot; rank 0: no adapter."""
     launch = _products(gate_up_kernel, bm, rank, dtype, IN=hidden, INNER=inner, K=top_k)
     return launch._replace(types=launch.types | {"out": _NAMES[dtype], "alpha": "fp32", "limit": "fp32"})
 
 
-def down_launch(bm, rank, dtype, hidden, inner):
+def down_launch(bm: int, rank: int, dtype: torch.dtype, hidden: int, inner: int) -> Launch:
+    """`down_kernel` for `bm` tokens a slot; rank 0: no adapter."""
     launch = _products(down_kernel, bm, rank, dtype, IN=inner, OUT=hidden)
     return launch._replace(types=launch.types | {"out": "*fp32"})
 
 
-def unpack_launch(dtype):
+def unpack_launch(dtype: torch.dtype) -> Launch:
+    """`unpack_kernel` to dense values of `dtype`."""
     return Launch(unpack_kernel, {"blocks": "*u8", "scales": "*u8", "out": _NAMES[dtype], "groups": "i32"}, {"BG": 64})
 
 
-def gather_launch(dtype, width):
+def gather_launch(dtype: torch.dtype, width: int) -> Launch:
+    """`gather_kernel` for a table of `dtype` with rows of `width` values."""
     types = {"ids": "*i64", "table": _NAMES[dtype], "out": "*fp32"}
     return Launch(gather_kernel, types, {"WIDTH": width, "BLOCK": 1024})
 
 
-def launches(hidden, inner, top_k, rank, dtype):
+def launches(hidden: int, inner: int, top_k: int, rank: int, dtype: torch.dtype) -> Iterator[Launch]:
     """Every `Launch` that a model of these sizes uses, adapted with this rank or not."""
     for bm in TILES:
         for r in {0, rank}:
@@ -202,76 +220,109 @@ def launches(hidden, inner, top_k, rank, dtype):
     yield gather_launch(dtype, hidden)
 
 
-def slots(indices, count, bm):
-    """Pairs (token, expert) sorted into slots of up to `bm` pairs of one expert, without a host synchronisation.
+def slots(indices: Tensor, count: int, bm: int) -> tuple[Tensor, Tensor]:
+    """Sort pairs (token, expert) into slots of up to `bm` pairs of one expert, without a host synchronisation.
 
     indices: int64 [T, K]. Returns `(slot_expert int32 [S], slot_pairs int32 [S, bm])`, -1 where a
     slot or a place in it is empty; S depends on the shapes only.
     """
-    flat = indices.flatten()
+    flat = indices.flatten()  # [P], P = T * K
+    device = flat.device
     if bm == 1:
-        return flat.int(), torch.arange(len(flat), dtype=torch.int32, device=flat.device)[:, None]
-    sizes = torch.zeros(count, dtype=torch.int64, device=flat.device).scatter_add_(0, flat, torch.ones_like(flat))
+        every_pair = torch.arange(len(flat), dtype=torch.int32, device=device)
+        return flat.int(), every_pair[:, None]
+
+    # pairs and slots of each expert, [E]
+    sizes = torch.zeros(count, dtype=torch.int64, device=device).scatter_add_(0, flat, torch.ones_like(flat))
     needed = (sizes + bm - 1) // bm
-    ends = needed.cumsum(0)
-    slot = torch.arange(min(len(flat), count + len(flat) // bm), device=flat.device)
-    expert = torch.searchsorted(ends, slot, right=True)
+    slot_ends = needed.cumsum(0)
+    slot_starts = slot_ends - needed
+    pair_starts = sizes.cumsum(0) - sizes
+
+    # the expert of each slot, [S]; `count` stands for none
+    most_slots = min(len(flat), count + len(flat) // bm)
+    slot = torch.arange(most_slots, device=device)
+    expert = torch.searchsorted(slot_ends, slot, right=True)
+    is_used = expert < count
     owner = expert.clamp(max=count - 1)
-    within = (slot - (ends - needed)[owner])[:, None] * bm + torch.arange(bm, device=flat.device)
-    live = (within < sizes[owner][:, None]) & (expert < count)[:, None]
-    place = (sizes.cumsum(0) - sizes)[owner][:, None] + within
-    pairs = flat.argsort(stable=True)[place.clamp(max=len(flat) - 1)]
-    return torch.where(expert < count, expert, -1).int(), torch.where(live, pairs, -1).int()
+
+    # which of its expert's pairs stands at each place, [S, bm]
+    first = (slot - slot_starts[owner])[:, None] * bm
+    within = first + torch.arange(bm, device=device)
+    is_live = (within < sizes[owner][:, None]) & is_used[:, None]
+    place = pair_starts[owner][:, None] + within
+    by_expert = flat.argsort(stable=True)
+    pairs = by_expert[place.clamp(max=len(flat) - 1)]
+
+    slot_expert = torch.where(is_used, expert, -1).int()
+    slot_pairs = torch.where(is_live, pairs, -1).int()
+    return slot_expert, slot_pairs
 
 
-def decode(hidden, indices, weights, experts, lora):
-    """`expert_forward` for a few tokens, without gradients; arguments and result as there."""
-    (tokens, width), top_k = hidden.shape, indices.shape[1]
-    inner, count, dtype = experts.gate_up_bias.shape[1] // 2, len(experts.down_bias), experts.dtype
-    bm, rank = tokens_together(tokens), lora.gate_up_A.shape[1] if lora else 0
+def decode(hidden: Tensor, indices: Tensor, weights: Tensor, experts: tuple, lora: tuple | None) -> Tensor:
+    """`helpers.kernels.experts.expert_forward` for a few tokens, without gradients.
+
+    Arguments and result as there; experts: `ExpertWeights`, lora: `ExpertLora` or None.
+    """
+    tokens, width = hidden.shape
+    top_k = indices.shape[1]
+    inner = experts.gate_up_bias.shape[1] // 2
+    count = len(experts.down_bias)
+    bm = tokens_together(tokens)
+    rank = lora.gate_up_A.shape[1] if lora else 0
     slot_expert, slot_pairs = slots(indices, count, bm)
-    empty = hidden.new_empty(1, dtype=torch.float32)
-    z, b = (
-        (_low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling), lora.gate_up_B) if lora else (empty,) * 2
-    )
-    h = torch.empty(tokens * top_k, 2, inner // 2, dtype=dtype, device=hidden.device)
-    launch = gate_up_launch(bm, rank, dtype, width, inner, top_k)
+    # z [T, K, r] is the low-rank part between A and B; without an adapter the kernels read neither
+    z = b = hidden.new_empty(1, dtype=torch.float32)
+
+    if lora:
+        z = _low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling)
+        b = lora.gate_up_B
+    x = hidden.to(experts.dtype).unflatten(-1, (-1, 2)).transpose(1, 2).contiguous()  # even columns first
+    h = torch.empty(tokens * top_k, 2, inner // 2, dtype=experts.dtype, device=hidden.device)  # even columns first
+    launch = gate_up_launch(bm, rank, experts.dtype, width, inner, top_k)
     grid = (triton.cdiv(inner, launch.constants["BN"]), len(slot_expert))
-    x = hidden.to(dtype).unflatten(-1, (-1, 2)).transpose(1, 2).contiguous()  # even columns first, as the kernels read
     launch(
         grid, x, *experts.gate_up, experts.gate_up_bias, slot_expert, slot_pairs, z, b, h, experts.alpha, experts.limit
     )
+
     if lora:
-        straight = h.transpose(1, 2).reshape(tokens, top_k, inner).float()
-        z, b = _low_rank_of(straight, lora.down_A, indices, lora.scaling), lora.down_B
+        in_order = h.transpose(1, 2).reshape(tokens, top_k, inner).float()
+        z = _low_rank_of(in_order, lora.down_A, indices, lora.scaling)
+        b = lora.down_B
     y = torch.empty(tokens, top_k, width, dtype=torch.float32, device=hidden.device)
-    launch = down_launch(bm, rank, dtype, width, inner)
+    launch = down_launch(bm, rank, experts.dtype, width, inner)
     grid = (triton.cdiv(width, launch.constants["BN"]), len(slot_expert))
     launch(grid, h, *experts.down, experts.down_bias, slot_expert, slot_pairs, z, b, y)
     return (y * weights.float()[..., None]).sum(1)
 
 
-def _low_rank_of(x, a, indices, scaling):
+def _low_rank_of(x: Tensor, a: Tensor, indices: Tensor, scaling: float) -> Tensor:
     """scaling * A x of each pair, fp32 [T, K, r]: x [T, K or 1, in] against the A [E, r, in] of its expert.
 
     All experts' A are multiplied, in one product: for gpt-oss-20b at rank 4 they are 1.5 MB, a packed expert 13.
     """
-    (count, rank, _), (tokens, top_k) = a.shape, indices.shape
-    every = (x.float() @ a.flatten(0, 1).T).view(tokens, -1, count, rank).expand(-1, top_k, -1, -1)
-    return every.gather(2, indices[..., None, None].expand(-1, -1, 1, rank)).squeeze(2).mul(scaling).contiguous()
+    count, rank, _ = a.shape
+    tokens, top_k = indices.shape
+    products = x.float() @ a.flatten(0, 1).T  # [T, K or 1, E * r]
+    by_expert = products.view(tokens, -1, count, rank).expand(-1, top_k, -1, -1)
+    chosen = indices[..., None, None].expand(-1, -1, 1, rank)
+    return by_expert.gather(2, chosen).squeeze(2).mul(scaling).contiguous()
 
 
-def unpack(blocks, scales, dtype):
+def unpack(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
     """Dense `dtype` [out, in] of one packed matrix, blocks [out, in/32, 16] and scales [out, in/32]."""
     assert blocks.is_contiguous() and scales.is_contiguous()
+    groups = scales.numel()
     out = torch.empty(len(blocks), blocks.shape[1] * GROUP, dtype=dtype, device=blocks.device)
     launch = unpack_launch(dtype)
-    launch((triton.cdiv(scales.numel(), launch.constants["BG"]),), blocks, scales, out, scales.numel())
+    grid = (triton.cdiv(groups, launch.constants["BG"]),)
+    launch(grid, blocks, scales, out, groups)
     return out
 
 
-def gather_rows(table, ids):
+def gather_rows(table: Tensor, ids: Tensor) -> Tensor:
     """fp32 [..., W]: rows of a table [V, W] that may lie in pinned host memory; nothing waits for the host."""
-    out = torch.empty(*ids.shape, table.shape[1], dtype=torch.float32, device=ids.device)
-    gather_launch(table.dtype, table.shape[1])((ids.numel(),), ids.contiguous(), table, out)
+    width = table.shape[1]
+    out = torch.empty(*ids.shape, width, dtype=torch.float32, device=ids.device)
+    gather_launch(table.dtype, width)((ids.numel(),), ids.contiguous(), table, out)
     return out

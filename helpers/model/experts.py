@@ -7,7 +7,8 @@ from peft.tuners.lora import LoraLayer
 from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import nn
 
-from helpers.kernels.mxfp4 import GROUP, ExpertLora, ExpertWeights, Packed, expert_forward
+from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_forward
+from helpers.kernels.mxfp4 import GROUP
 from helpers.runtime import UserError
 
 MATRICES = ("gate_up_proj", "down_proj")

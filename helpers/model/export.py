@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig, get_peft_model_state_dict
 from safetensors.torch import save_file
 
-from helpers.kernels.mxfp4 import Packed
+from helpers.kernels.experts import Packed
 from helpers.model.experts import MATRICES, LoraExperts
 from helpers.model.files import SMALL, find_folder
 from helpers.model.layers import Int8Embedding

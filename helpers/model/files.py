@@ -1,21 +1,32 @@
-"""Find and read a checkpoint folder, with errors that name the file."""
+"""Find and read a checkpoint folder, with errors that name the file.
+
+The experts' matrices stand in it packed, as `..._blocks` and `..._scales`, or dense, under the parameter's name.
+transformers 5.23 saves dense ones as `..._blocks` without scales; they are read under the parameter's name here.
+"""
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helpers.runtime import UserError, first_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: What to fetch from the hub: everything that is not a weight, and with the weights.
 SMALL = ["*.json", "*.jinja"]
 ALL = [*SMALL, "model*.safetensors"]
+#: The file that names the shard of every tensor.
+INDEX = "model.safetensors.index.json"
 
 
-def find_folder(path, patterns=ALL):
-    """The local folder of `path`; where it is a hub id, the files that match are fetched first."""
+def find_folder(path: str | Path, patterns: list[str] = ALL) -> Path:
+    """Return the local folder of `path`; where it is a hub id, the files that match are fetched first."""
     folder = Path(path).expanduser()
     try:
         if folder.is_dir():
@@ -37,18 +48,13 @@ def find_folder(path, patterns=ALL):
         ) from error
 
 
-def read_config(folder):
-    """The `GptOssConfig` of a checkpoint folder."""
+def read_config(folder: str | Path):
+    """Return the `GptOssConfig` of a checkpoint folder. Raises UserError for one that describes no gpt-oss model."""
     from huggingface_hub.errors import StrictDataclassError
     from transformers import GptOssConfig
 
-    try:
-        content = json.loads((Path(folder) / "config.json").read_text())
-        model_type = content["model_type"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?"
-        ) from error
+    content = _config_content(folder)
+    model_type = content["model_type"]
     if model_type != "gpt_oss":
         raise UserError(f"{folder} holds a {model_type!r} model; only gpt-oss can be loaded.")
     try:
@@ -64,6 +70,29 @@ def read_config(folder):
         raise UserError(f"{folder}/config.json does not describe a gpt-oss model ({first_line(error)}).") from error
 
 
+def _config_content(folder: str | Path) -> dict:
+    """config.json as it is written, with a model_type."""
+    try:
+        content = json.loads((Path(folder) / "config.json").read_text())
+        content["model_type"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"Cannot read {folder}/config.json ({error}): is this a checkpoint folder you may read?"
+        ) from error
+    return content
+
+
+def experts_are_packed(folder: str | Path) -> bool:
+    """Tell from the small files of a checkpoint whether its experts are MXFP4, before any weight is fetched.
+
+    The index of the shards knows their names; a checkpoint of one file has none, and its config.json tells.
+    """
+    index = Path(folder) / INDEX
+    if index.exists():
+        return any(name.endswith("_scales") for name in _weight_map(index))
+    return "quantization_config" in _config_content(folder)
+
+
 #: Sizes without which there is no model.
 _WHOLE_NUMBERS = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
@@ -71,8 +100,8 @@ _WHOLE_NUMBERS = (
 )  # fmt: skip
 
 
-def read_tokenizer(folder):
-    """`(tokenizer, generation_config)` of a checkpoint folder; the tokenizer pads on the left."""
+def read_tokenizer(folder: str | Path) -> tuple:
+    """Return `(tokenizer, generation_config)` of a checkpoint folder; the tokenizer pads on the left."""
     from transformers import AutoTokenizer, GenerationConfig
 
     try:
@@ -85,9 +114,10 @@ def read_tokenizer(folder):
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a tensor stands and what its file's header says of it."""
+    """The place of a tensor and what its file's header says of it. stored_as: its name in the file."""
 
     file: Path
+    stored_as: str
     shape: tuple
     dtype: str
     bytes: int
@@ -109,8 +139,8 @@ def _opened(file):
         raise UserError(f"Cannot read {file} ({first_line(error)}): delete it and fetch it again.") from error
 
 
-def read_index(folder):
-    """name -> `Entry` over all shards, from their headers alone.
+def read_index(folder: str | Path) -> dict[str, Entry]:
+    """Map each parameter's name to its `Entry` over all shards, from their headers alone.
 
     Raises UserError for a shard that is missing, cut off or damaged, by its name.
     """
@@ -119,24 +149,25 @@ def read_index(folder):
         with _opened(file) as tensors:
             for name in tensors.keys():
                 piece = tensors.get_slice(name)
-                shape, dtype = tuple(piece.get_shape()), piece.get_dtype()
+                shape = tuple(piece.get_shape())
+                dtype = piece.get_dtype()
                 if dtype not in _SIZES:
                     raise UserError(f"{name} in {file} is {dtype}: a gpt-oss checkpoint holds {', '.join(_SIZES)}.")
-                found[name] = Entry(file, shape, dtype, prod(shape) * _SIZES[dtype])
+                is_dense = dtype != "U8"
+                parameter = name.removesuffix("_blocks") if is_dense else name
+                found[parameter] = Entry(file, name, shape, dtype, prod(shape) * _SIZES[dtype])
     return found
 
 
 def _shards(folder):
-    index = folder / "model.safetensors.index.json"
+    """The files that hold the weights, all of them there."""
+    index = folder / INDEX
     if not index.exists():
         files = sorted(folder.glob("model*.safetensors"))
         if not files:
             raise UserError(f"{folder} holds no model*.safetensors: is the download complete?")
         return files
-    try:
-        files = sorted({folder / name for name in json.loads(index.read_text())["weight_map"].values()})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"Cannot read {index} ({first_line(error)}): delete it and fetch it again.") from error
+    files = sorted({folder / name for name in _weight_map(index).values()})
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise UserError(
@@ -145,10 +176,22 @@ def _shards(folder):
     return files
 
 
-def read_tensors(index, ending=""):
+def _weight_map(index: Path) -> dict[str, str]:
+    """Map each tensor's name to the name of its shard, as the file `index` has it."""
+    try:
+        weight_map = json.loads(index.read_text())["weight_map"]
+        return {name: str(shard) for name, shard in weight_map.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"Cannot read {index} ({first_line(error)}): delete it and fetch it again.") from error
+
+
+def read_tensors(index: dict[str, Entry], ending: str = "") -> Iterator[tuple[str, "Tensor"]]:
     """Yield `(name, tensor)` shard by shard, of names with that ending; read when it is its turn, and not kept."""
-    for file in dict.fromkeys(entry.file for entry in index.values()):
+    by_file = {}
+    for name, entry in index.items():
+        by_file.setdefault(entry.file, []).append(name)
+    for file, names in by_file.items():
         with _opened(file) as tensors:
-            for name in tensors.keys():
+            for name in names:
                 if name.endswith(ending):
-                    yield name, tensors.get_tensor(name)
+                    yield name, tensors.get_tensor(index[name].stored_as)

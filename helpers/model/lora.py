@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, first_line, recover_folder
 
 #: What may be adapted -> names of the modules.
 TARGETS = {"attention": ["q_proj", "k_proj", "v_proj", "o_proj"], "experts": ["experts"]}
@@ -61,7 +61,11 @@ def save_adapter(model, folder):
 
 
 def load_adapter(model, folder):
-    """`model` with a saved LoRA adapter on top, frozen."""
+    """Put a saved LoRA adapter on top of `model`, frozen.
+
+    Raises UserError for a folder that holds no adapter for this model.
+    """
+    recover_folder(folder)
     if not (Path(folder) / "adapter_config.json").is_file():
         raise UserError(
             f"There is no adapter in {folder}: run 04_grpo first, or give the folder that holds adapter_config.json."

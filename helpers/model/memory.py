@@ -1,11 +1,17 @@
 """What a model will take, part by part, before anything is loaded."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
-from helpers.kernels.mxfp4 import DECODE_TOKENS
 from helpers.model.files import read_config
-from helpers.runtime import GIB, Profile, UserError, named_profile
+from helpers.profiles import Profile, named_profile
+from helpers.runtime import GIB, UserError
+
+if TYPE_CHECKING:
+    from transformers import GptOssConfig
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: What `experts` and `dense` call matrices that are kept in the dtype of the arithmetic.
@@ -30,32 +36,46 @@ UPDATE = ("activations", "logits tile")
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes by part. profile: with `dense` as the plan chose it. available: bytes that tensors may take (None: the
-    CPU, not checked). batch, length: what was planned for. parameters: by kind, as `parameter_counts`."""
+    """Predicted bytes, part by part.
+
+    Attributes:
+        profile: with `dense` as the plan chose it.
+        parts: name -> bytes.
+        available: bytes that tensors may take; None: the CPU, not checked.
+        batch: completions in a rollout.
+        length: tokens of prompt and completion.
+        parameters: kind -> number, as `parameter_counts`.
+    """
 
     profile: Profile
-    parts: dict
+    parts: dict[str, float]
     available: float | None
     batch: int
     length: int
-    parameters: dict
+    parameters: dict[str, int]
 
     @property
-    def total(self):
+    def total(self) -> float:
         """Bytes at the worst moment: everything resident, and the larger of a rollout and an update."""
-        sums = [sum(self.parts[name] for name in names) for names in (RESIDENT, ROLLOUT, UPDATE)]
-        return sums[0] + max(sums[1:])
+        resident = self._sum(RESIDENT)
+        return resident + max(self._sum(ROLLOUT), self._sum(UPDATE))
+
+    def _sum(self, names: tuple[str, ...]) -> float:
+        return sum(self.parts[name] for name in names)
 
     @property
-    def fits(self):
+    def fits(self) -> bool:
+        """True if the total is available, and on the CPU."""
         return self.available is None or self.total <= self.available
 
     @property
-    def host(self):
+    def host(self) -> int:
         """Bytes that stay in host memory, locked."""
-        return self.parameters["embedding"] * BYTES[self.profile.dtype] if self.profile.embedding == "host" else 0
+        if self.profile.embedding != "host":
+            return 0
+        return self.parameters["embedding"] * BYTES[self.profile.dtype]
 
-    def check(self):
+    def check(self) -> None:
         """Raise UserError if the plan does not fit the device."""
         if not self.fits:
             raise UserError(
@@ -64,157 +84,267 @@ class MemoryPlan:
                 "it holds a model, choose a smaller profile, or PROFILE = 'tiny' for the embedded model on the CPU."
             )
 
-    def rows(self):
+    def rows(self) -> list[tuple[str, float]]:
         """`(part, GiB)` pairs, the total last."""
-        return [*((part, size / GIB) for part, size in self.parts.items()), ("total", self.total / GIB)]
+        rows = [(part, size / GIB) for part, size in self.parts.items()]
+        rows.append(("total", self.total / GIB))
+        return rows
 
     def __str__(self):
         card = f" of {self.available / GIB:.1f}" if self.available else ""
         host = f" ({self.host / GIB:.2f} GiB)" if self.host else ""
+        millions = sum(self.parameters.values()) / 1e6
         return (
             f"Memory plan, {self.batch} completions of {self.length} tokens: {self.total / GIB:.2f}{card} GiB. "
-            f"{sum(self.parameters.values()) / 1e6:,.0f} M parameters, experts {self.profile.experts} "
+            f"{millions:,.0f} M parameters, experts {self.profile.experts} "
             f"({self.parts['experts'] / GIB:.2f} GiB), dense {self.profile.dense}, "
             f"embedding {self.profile.embedding}{host}."
         )
 
 
-def memory_plan(profile, batch=None, length=None, config=None):
+def rollout_length(max_completion_length: int, max_prompt_length: int = PROMPT) -> int:
+    """Tokens of prompt and completion that a rollout needs room for, in the engine and in the memory plan."""
+    return max_prompt_length + max_completion_length
+
+
+def memory_plan(
+    profile: str | Profile,
+    batch: int | None = None,
+    length: int | None = None,
+    config: "GptOssConfig | None" = None,
+    *,
+    max_completion_length: int | None = None,
+    max_prompt_length: int = PROMPT,
+) -> MemoryPlan:
     """Predict the memory of rollouts and updates under `profile`, for the device that is there.
+
+    Give what will run; the profile's values stand in for what is left out.
 
     Args:
         profile: a name or a `Profile`.
         batch: completions in a rollout; default: the profile's generation batch.
-        length: tokens of prompt and completion; default: the longest completion and 512 more.
+        length: tokens of prompt and completion; default: `rollout_length` of the two lengths below.
         config: a `GptOssConfig`; default: gpt-oss-20b's sizes, or the embedded model's.
+        max_completion_length: the most tokens of a completion; default: the profile's.
+        max_prompt_length: the most tokens of a prompt.
 
     Without a GPU the plan is held against what the profile is made for. Where the profile says
     dense="auto", the plan chooses. Raises UserError for an unknown profile or a batch or length below 1.
     """
-    profile = profile if isinstance(profile, Profile) else named_profile(profile)
-    config = config or known_config(profile)
-    batch = profile.generation_batch_size if batch is None else batch
-    length = profile.max_completion_length + PROMPT if length is None else length
+    wanted = named_profile(profile)
+    if config is None:
+        config = known_config(wanted)
+    if batch is None:
+        batch = wanted.generation_batch_size
+    if length is None:
+        length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
     if batch < 1 or length < 1:
         raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
-    if profile.dense == "auto":
-        plans = [
-            memory_plan(replace(profile, dense=dense), batch, length, config) for dense in (WHOLE[profile.dtype], "nf4")
-        ]
-        return plans[0] if plans[0].fits else plans[1]
-    sizes = parameter_counts(config)
-    parts = _weights(profile, sizes) | _adapter(profile, config) | _rollout(profile, config, batch, length)
-    return MemoryPlan(profile, parts | _update(profile, config, length), _available(profile), batch, length, sizes)
+    if wanted.dense != "auto":
+        return _plan(wanted, config, batch, length, max_prompt_length)
+    whole = replace(wanted, dense=WHOLE[wanted.dtype])
+    plan = _plan(whole, config, batch, length, max_prompt_length)
+    if plan.fits:
+        return plan
+    return _plan(replace(wanted, dense="nf4"), config, batch, length, max_prompt_length)
 
 
-def longest(profile, batch, config=None):
+def _length_that_runs(profile: Profile, max_completion_length: int | None, max_prompt_length: int) -> int:
+    """`rollout_length` with the profile's completions as the default."""
+    if max_completion_length is None:
+        max_completion_length = profile.max_completion_length
+    return rollout_length(max_completion_length, max_prompt_length)
+
+
+def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int, prompt: int) -> MemoryPlan:
+    """The plan of a profile whose storage is decided."""
+    counts = parameter_counts(config)
+    parts = {
+        **_weights(profile, counts),
+        **_adapter(profile, config),
+        **_rollout(profile, config, batch, length, min(length, prompt)),
+        **_update(profile, config, length),
+    }
+    return MemoryPlan(profile, parts, _available(profile), batch, length, counts)
+
+
+def longest(profile: str | Profile, batch: int, config: "GptOssConfig | None" = None) -> int:
     """The most tokens, in steps of 128, that `batch` completions may have on the profile's card; 0 if none fit."""
-    profile = profile if isinstance(profile, Profile) else named_profile(profile)
-    config = config or known_config(profile)
-    low, high = 0, config.max_position_embeddings // 128
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if memory_plan(profile, batch, middle * 128, config).fits else (low, middle - 1)
-    return low * 128
+    wanted = named_profile(profile)
+    if config is None:
+        config = known_config(wanted)
+
+    def fits(steps: int) -> bool:
+        return memory_plan(wanted, batch, steps * 128, config).fits
+
+    return 128 * _largest(0, config.max_position_embeddings // 128, fits)
 
 
-def largest_batch(profile, length: int, config=None) -> int:
-    """The most completions of `length` tokens, prompt included, that one rollout may have on the profile's card.
+def largest_batch(
+    profile: str | Profile,
+    length: int | None = None,
+    config: "GptOssConfig | None" = None,
+    *,
+    max_completion_length: int | None = None,
+    max_prompt_length: int = PROMPT,
+) -> int:
+    """The most completions that one rollout may have on the profile's card; arguments as in `memory_plan`.
 
     Call it before the model is loaded: it asks how much memory is free. Packed experts take no more than their
     decode kernel does; beyond that each expert would be unpacked at every step. Raises UserError if not even one
     completion fits.
     """
-    profile = profile if isinstance(profile, Profile) else named_profile(profile)
-    config = config or known_config(profile)
-    low = 1
-    high = DECODE_TOKENS if profile.experts == "mxfp4" else MOST_COMPLETIONS
-    memory_plan(profile, low, length, config).check()
+    wanted = named_profile(profile)
+    if config is None:
+        config = known_config(wanted)
+    if length is None:
+        length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
+    memory_plan(wanted, 1, length, config, max_prompt_length=max_prompt_length).check()
+
+    def fits(batch: int) -> bool:
+        return memory_plan(wanted, batch, length, config, max_prompt_length=max_prompt_length).fits
+
+    most = DECODE_TOKENS if wanted.experts == "mxfp4" else MOST_COMPLETIONS
+    return _largest(1, most, fits)
+
+
+def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """The largest of low..high that fits, by bisection; `low` is taken to fit, and so is all below what does."""
     while low < high:
         middle = (low + high + 1) // 2
-        if memory_plan(profile, middle, length, config).fits:
+        if fits(middle):
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def parameter_counts(config):
-    """Parameters by kind."""
-    h, d, layers, i = config.hidden_size, config.head_dim, config.num_hidden_layers, config.intermediate_size
-    q, kv, count = config.num_attention_heads * d, config.num_key_value_heads * d, config.num_local_experts
-    expert_biases, router, norms = count * (2 * i + h), count * (h + 1), 2 * h
-    attention_biases, sinks = q + 2 * kv + h, config.num_attention_heads
+def _attention_widths(config: "GptOssConfig") -> tuple[int, int]:
+    """Values of the queries of one token, and of its keys; its values are as many as its keys."""
+    return config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+
+
+def parameter_counts(config: "GptOssConfig") -> dict[str, int]:
+    """Count the parameters by kind."""
+    layers = config.num_hidden_layers
+    hidden = config.hidden_size
+    inner = config.intermediate_size
+    experts = config.num_local_experts
+    queries, keys = _attention_widths(config)
+
+    expert_biases = experts * (2 * inner + hidden)
+    router = experts * (hidden + 1)
+    norms = 2 * hidden
+    attention_biases = queries + 2 * keys + hidden
+    sinks = config.num_attention_heads
+    small_of_a_layer = expert_biases + router + norms + attention_biases + sinks
+    last_norm = hidden
     return {
-        "experts": layers * count * 3 * h * i,
-        "attention": layers * h * (2 * q + 2 * kv),
-        "head": config.vocab_size * h,
-        "embedding": config.vocab_size * h,
-        "small": layers * (expert_biases + router + norms + attention_biases + sinks) + h,
+        "experts": layers * experts * 3 * hidden * inner,
+        "attention": layers * hidden * (2 * queries + 2 * keys),
+        "head": config.vocab_size * hidden,
+        "embedding": config.vocab_size * hidden,
+        "small": layers * small_of_a_layer + last_norm,
     }
 
 
-def _weights(profile, sizes):
+def _weights(profile: Profile, counts: dict[str, int]) -> dict[str, float]:
+    """Bytes of the frozen weights on the device."""
     item = BYTES[profile.dtype]
-    packed = profile.experts == "mxfp4"
+    expert_item = MXFP4_BYTES if profile.experts == "mxfp4" else item
+    attention_item = NF4_BYTES if profile.dense == "nf4" else item
+    embedding_item = {"host": 0, "int8": 1, "device": item}[profile.embedding]
     return {
-        "experts": sizes["experts"] * (MXFP4_BYTES if packed else item),
-        "attention": sizes["attention"] * (NF4_BYTES if profile.dense == "nf4" else item),
-        "head": sizes["head"] * item,
-        "embedding": {"host": 0, "int8": sizes["embedding"], "device": sizes["embedding"] * item}[profile.embedding],
-        "biases, norms, router, sinks": sizes["small"] * 4,
+        "experts": counts["experts"] * expert_item,
+        "attention": counts["attention"] * attention_item,
+        "head": counts["head"] * item,
+        "embedding": counts["embedding"] * embedding_item,
+        "biases, norms, router, sinks": counts["small"] * 4,
     }
 
 
-def _adapter(profile, config):
-    h, d, i = config.hidden_size, config.head_dim, config.intermediate_size
-    q, kv = config.num_attention_heads * d, config.num_key_value_heads * d
-    widths = {"attention": 2 * (h + q) + 2 * (h + kv), "experts": config.num_local_experts * ((h + 2 * i) + (i + h))}
-    count = config.num_hidden_layers * profile.lora_r * sum(widths[target] for target in profile.lora_targets)
-    scratch = 3 * h * i * BYTES[profile.dtype] if profile.experts == "mxfp4" else 0
-    return {"dequantise scratch": scratch, "LoRA": count * 4, "LoRA gradients": count * 4, "optimizer": count * 8}
+def _adapter(profile: Profile, config: "GptOssConfig") -> dict[str, int]:
+    """Bytes of LoRA in fp32, its gradients and Adam's two moments, and of the expert that is unpacked."""
+    hidden = config.hidden_size
+    inner = config.intermediate_size
+    queries, keys = _attention_widths(config)
+
+    # in + out of every adapted matrix of a layer
+    query_and_output = 2 * (hidden + queries)
+    key_and_value = 2 * (hidden + keys)
+    gate_up = hidden + 2 * inner
+    down = inner + hidden
+    widths = {
+        "attention": query_and_output + key_and_value,
+        "experts": config.num_local_experts * (gate_up + down),
+    }
+    adapted_width = sum(widths[target] for target in profile.lora_targets)
+    count = config.num_hidden_layers * profile.lora_r * adapted_width
+
+    scratch = 3 * hidden * inner * BYTES[profile.dtype] if profile.experts == "mxfp4" else 0
+    return {
+        "dequantise scratch": scratch,
+        "LoRA": count * 4,
+        "LoRA gradients": count * 4,
+        "optimizer": count * 8,
+    }
 
 
-def _rollout(profile, config, batch, length):
-    item, kinds = BYTES[profile.dtype], config.layer_types
-    token = 2 * config.num_key_value_heads * config.head_dim * item
-    sliding, full = kinds.count("sliding_attention"), kinds.count("full_attention")
+def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int, prompt: int) -> dict[str, int]:
+    """Bytes of the cache, and of the prefill of prompts of `prompt` tokens or a step of decoding."""
+    heads = config.num_attention_heads
+    _, keys = _attention_widths(config)
+    cached_of_a_token = 2 * keys * BYTES[profile.dtype]  # in one layer
+    full_layers = config.layer_types.count("full_attention")
+    sliding_layers = config.layer_types.count("sliding_attention")
+    sliding_length = min(length, config.sliding_window)
+
     # some twelve hidden-sized fp32 tensors of the prompts
-    prefill = 12 * batch * min(length, PROMPT) * config.hidden_size * 4
+    prefill = 12 * batch * prompt * config.hidden_size * 4
     # scores of all heads in fp32, four copies at their worst; keys and values of a layer, which the growing cache
     # copies; logits, log-probabilities and probabilities
-    scores = 4 * batch * length * config.num_attention_heads * 4
-    step = scores + batch * length * token + 3 * batch * config.vocab_size * 4
+    scores = 4 * batch * length * heads * 4
+    copied_cache = batch * length * cached_of_a_token
+    over_vocabulary = 3 * batch * config.vocab_size * 4
+    step = scores + copied_cache + over_vocabulary
     return {
-        "KV cache, full layers": full * token * length * batch,
-        "KV cache, sliding layers": sliding * token * min(length, config.sliding_window) * batch,
+        "KV cache, full layers": full_layers * cached_of_a_token * length * batch,
+        "KV cache, sliding layers": sliding_layers * cached_of_a_token * sliding_length * batch,
         "prefill or a step of decoding": max(prefill, step),
     }
 
 
-def _update(profile, config, length):
-    """Of one micro-batch, by the tensors that `policy_logprobs` and a checkpointed layer keep."""
-    h, i, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
-    q = config.num_attention_heads * config.head_dim
-    item, rows = BYTES[profile.dtype], profile.per_device_train_batch_size * length
-    # one layer: queries, keys and values, spread and padded, with their gradients; the mask and scores
-    # of a tile; the rows of the busiest expert, taken as half of them, through eight inner-sized tensors
-    attention = rows * (12 * h * 4 + 8 * q * item) + 2 * rows * length
-    experts = rows // 2 * 8 * 2 * i * 4
-    # on a GPU layers are checkpointed: the residual stream is kept at each; else all of every layer
-    kept = layers * rows * h * 4 + attention + experts if profile.device == "cuda" else layers * (attention + experts)
+def _update(profile: Profile, config: "GptOssConfig", length: int) -> dict[str, int]:
+    """Bytes of one micro-batch, by the tensors that `policy_logprobs` and a checkpointed layer keep."""
+    layers = config.num_hidden_layers
+    hidden = config.hidden_size
+    item = BYTES[profile.dtype]
+    queries, _ = _attention_widths(config)
+    rows = profile.per_device_train_batch_size * length
+
+    # one layer: queries, keys and values, spread and padded, with their gradients; the mask and scores of a tile
+    of_a_row = 12 * hidden * 4 + 8 * queries * item
+    attention = rows * of_a_row + 2 * rows * length
+    # the rows of the busiest expert, taken as half of them, through eight inner-sized tensors
+    experts = rows // 2 * 8 * 2 * config.intermediate_size * 4
+    one_layer = attention + experts
+    if profile.device == "cuda":  # layers are checkpointed: the residual stream is kept at each
+        kept = layers * rows * hidden * 4 + one_layer
+    else:
+        kept = layers * one_layer
+
     tile = min(rows, ROWS) * min(TILE, config.vocab_size) * 4 * 4
-    return {"activations": kept, "logits tile": tile + rows * h * item}
+    return {"activations": kept, "logits tile": tile + rows * hidden * item}
 
 
-def known_config(profile):
+def known_config(profile: Profile) -> "GptOssConfig":
     """The config of the profile's model, without reading a file for the released ones."""
     if profile.device == "cpu":
         return read_config(profile.model)
     return released_config("120b" if "120b" in profile.model else "20b")
 
 
-def released_config(size):
+def released_config(size: str) -> "GptOssConfig":
     """The `GptOssConfig` of openai/gpt-oss-20b ("20b") or -120b ("120b")."""
     from transformers import GptOssConfig
 
@@ -222,7 +352,7 @@ def released_config(size):
     return GptOssConfig(num_hidden_layers=layers, num_local_experts=experts)
 
 
-def _available(profile):
+def _available(profile: Profile) -> float | None:
     """Bytes that tensors may take: what is free, or without a GPU what the profile is made for; None on the CPU."""
     if profile.device == "cpu":
         return None
@@ -230,4 +360,6 @@ def _available(profile):
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
-    return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    free, _ = torch.cuda.mem_get_info()
+    reusable = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()  # held by PyTorch, for no tensor
+    return free + reusable

@@ -19,9 +19,10 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from helpers.display import text_table
+from helpers.environment import hardware, versions
 from helpers.kernels.attention import BACKENDS, sink_attention
 from helpers.kernels.masks import AttentionMask
-from helpers.runtime import GIB, first_line, hardware, versions, write_whole
+from helpers.runtime import GIB, first_line, write_whole
 from tests.benchmarks.timing import take_turns
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)

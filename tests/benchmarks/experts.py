@@ -15,9 +15,10 @@ from transformers import GptOssConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 
 from helpers.display import text_table
+from helpers.environment import hardware, versions
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.experts import PackedExperts
-from helpers.runtime import GIB, hardware, versions, write_whole
+from helpers.runtime import GIB, write_whole
 from tests.benchmarks.timing import take_turns
 
 TOKENS = (1, 8, 64, 1024)

@@ -22,8 +22,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from helpers.display import text_table
+from helpers.environment import hardware, versions
 from helpers.rewards.matmul import speed_reward
-from helpers.runtime import hardware, versions, write_whole
+from helpers.runtime import write_whole
 from helpers.sandbox import BASELINE, Sandbox, Verdict
 from helpers.sandbox.trial import Trial
 from tests.sandbox.suite import load_honest

@@ -14,7 +14,7 @@ from helpers import (
     save_records,
 )
 from helpers.evaluation import SWEEPS, SweepPlan, check_task, sample_records, sweep_plan
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 from helpers.tasks import UNJUDGED
 
 

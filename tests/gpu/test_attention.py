@@ -10,7 +10,7 @@ import torch
 from helpers import AttentionMask, load_model, probe_layers, set_attention, sink_attention, synthetic_inputs
 from helpers.kernels.attention import choose_backend
 from helpers.model.memory import released_config
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

@@ -7,16 +7,18 @@ import pytest
 import torch
 
 from helpers import RolloutEngine, SamplingParams, add_lora, load_model, memory_plan, set_attention, text_table
+from helpers.environment import hardware, versions
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.kernels import mxfp4, mxfp4_triton
+from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_forward
 from helpers.kernels.logprobs import token_logprobs
-from helpers.kernels.mxfp4 import ExpertLora, ExpertWeights, Packed, expert_forward
 from helpers.model.layers import HostEmbedding
 from helpers.model.load import _place, empty_model
 from helpers.model.lora import checkpoint_layers
 from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, released_config
+from helpers.profiles import PROFILES
 from helpers.rollout.completion import Completion
-from helpers.runtime import GIB, PROFILES, ROOT, hardware, versions, write_whole
+from helpers.runtime import GIB, ROOT, write_whole
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -69,7 +71,7 @@ def test_unpacking_is_exact():
     scales = torch.randint(100, 140, (64, 90), dtype=torch.uint8)
     for dtype in (torch.float16, torch.bfloat16):
         ours = mxfp4_triton.unpack(blocks.cuda(), scales.cuda(), dtype)
-        assert torch.equal(ours.cpu(), mxfp4._unpack(blocks, scales, dtype))
+        assert torch.equal(ours.cpu(), mxfp4.unpack(blocks, scales, dtype))
 
 
 def test_decode_is_captured_in_a_graph_and_follows_the_adapter():

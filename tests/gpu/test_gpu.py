@@ -8,7 +8,7 @@ import torch
 from helpers import RolloutEngine, SamplingParams, load_model
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.kernels.mxfp4 import dequantize
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

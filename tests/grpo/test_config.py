@@ -7,7 +7,7 @@ from transformers import TrainingArguments
 
 from helpers import GRPOConfig, UserError
 from helpers.grpo.trl_settings import NEUTRAL, WITHOUT_EFFECT
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 #: What TRL 1.16's GRPOConfig adds to transformers' TrainingArguments or sets anew, with its defaults.
 TRL = {

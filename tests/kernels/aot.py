@@ -20,7 +20,7 @@ from triton.compiler import ASTSource
 
 from helpers.kernels.mxfp4_triton import launches
 from helpers.model.memory import released_config
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 #: Compute capabilities of the cards that a profile is for: T4; RTX 3090, L4 and RTX 4090; A100; H100.
 CAPABILITIES = {"t4": [75], "l4": [86, 89], "a100": [80], "h100": [90]}

@@ -2,7 +2,8 @@
 
 import torch
 
-from helpers.kernels.mxfp4 import ExpertLora, ExpertWeights, Packed, dequantize, quantize, swiglu
+from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, swiglu
+from helpers.kernels.mxfp4 import dequantize, quantize
 
 
 def random_experts(seed=0, dtype=torch.float32, count=8, hidden=96, inner=64, rank=5):

@@ -138,7 +138,8 @@ def cases(options, dtype, few):
 
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         tables = {q: [like(x) if isinstance(x, torch.Tensor) else x for x in t[:-1]] for q, t in tables.items()}
-        tensors = [like(x) for x in (real[1]._offset, real[1]._pad, real[1]._window)]
+        window = torch.zeros((), dtype=torch.long)
+        tensors = [like(x) for x in (real[1].q_offset, real[1].left_pad, window)]
         q, one, k, v = new(HEADS, LENGTH), new(HEADS, 1), new(KEY_HEADS, LENGTH), new(KEY_HEADS, LENGTH)
         lse, number, index = (
             torch.empty(shape, dtype=kind, device="cuda")

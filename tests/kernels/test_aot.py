@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.runtime import PROFILES, ROOT
+from helpers.profiles import PROFILES
+from helpers.runtime import ROOT
 from tests.kernels.aot import CAPABILITIES
 
 #: Colab's Triton, which `make test` puts beside the newest one that is installed.

@@ -9,8 +9,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers.kernels.attention import BACKENDS, SINK_KEY, _pieces, choose_backend, sink_attention
+from helpers.kernels.attention import BACKENDS, choose_backend, sink_attention
 from helpers.kernels.masks import AttentionMask
+from helpers.kernels.sdpa_sinks import SINK_KEY, split_sinks
 from helpers.runtime import ROOT
 from tests.kernels.attention import BOUNDS, SCALE, Regime, both_ways, draw, reference, regimes
 
@@ -84,7 +85,7 @@ def test_a_sink_enters_sdpa_whole(dtype):
     """As one number of bf16, 12.3456 would come out 0.3 % away from where it is. What is beyond the dtype's range ends
     at its end: infinity minus infinity was NaN, and the output zeros."""
     sinks = torch.cat([torch.tensor([12.3456, -3.21987, 0.01234, 777.7]), torch.randn(50) * 5])
-    pieces = _pieces(sinks, 0.125, dtype)
+    pieces = split_sinks(sinks, 0.125, dtype)
     found = pieces.to(dtype).double().sum(-1) * SINK_KEY * 0.125
     assert ((found - sinks).abs() <= 2**-20 * sinks.abs().clamp(min=1)).all()
     for shift in (-1e9, -9000.0, 9000.0, 1e9):

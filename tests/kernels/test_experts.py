@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from helpers.kernels import mxfp4, mxfp4_triton
+from helpers.kernels.experts import DECODE_TOKENS, Packed, expert_forward
 from helpers.kernels.linear import frozen_linear
-from helpers.kernels.mxfp4 import Packed, expert_forward
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 
@@ -193,7 +193,7 @@ class TestKernels:
         scales = torch.arange(255, dtype=torch.uint8).expand(16, 255).contiguous()
         if dtype == torch.bfloat16:
             scales = scales.clamp(min=3)  # the interpreter, not the GPU, rounds subnormals to zero here
-        assert torch.equal(mxfp4_triton.unpack(blocks, scales, dtype), mxfp4._unpack(blocks, scales, dtype))
+        assert torch.equal(mxfp4_triton.unpack(blocks, scales, dtype), mxfp4.unpack(blocks, scales, dtype))
 
     def test_rows_of_a_host_table(self):
         table, ids = torch.randn(10, 70).half(), torch.tensor([[1, 5], [9, 0]])
@@ -213,7 +213,7 @@ class TestKernels:
 
         monkeypatch.setattr(mxfp4_triton.Launch, "__call__", launched)
         packed, _, lora = random_experts(dtype=torch.float16)
-        for tokens in range(1, mxfp4.DECODE_TOKENS + 1):
+        for tokens in range(1, DECODE_TOKENS + 1):
             for adapter in (None, lora):
                 mxfp4_triton.decode(*random_tokens(tokens), packed, adapter)
         mxfp4_triton.unpack(packed.down.blocks[0], packed.down.scales[0], torch.float16)

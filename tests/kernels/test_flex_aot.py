@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from helpers.kernels.attention import kernel_options
-from helpers.runtime import PROFILES, ROOT
+from helpers.profiles import PROFILES
+from helpers.runtime import ROOT
 
 #: Compute capability -> shared memory that one block may have, bytes (CUDA C++ Programming Guide, table "Technical
 #: Specifications per Compute Capability"), and the profile whose arithmetic runs there.

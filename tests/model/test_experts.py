@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import UserError, add_lora, load_model, weights_digest
 from helpers.model.experts import LoraExperts, PackedExperts
 from helpers.model.lora import load_adapter, save_adapter
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 from tests.conftest import CHECKPOINT
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import UserError, add_lora, export_adapter, load_model, merge_adapter
 from helpers.model.export import unpacked_weight
 from helpers.model.lora import save_adapter
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 IDS = torch.randint(0, 800, (1, 150), generator=torch.Generator().manual_seed(0))
 TARGETS = [("attention", "experts"), ("attention",), ("experts",)]

@@ -1,13 +1,17 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers import UserError, load_model, weights_digest
+from helpers import UserError, add_lora, load_model, memory_plan, merge_adapter, weights_digest
+from helpers.kernels.experts import Packed
+from helpers.model.lora import save_adapter
+from helpers.profiles import PROFILES
 from tests.conftest import CHECKPOINT
 
 CHECKPOINT_FILES = {name: path for path in Path(CHECKPOINT).glob("*.safetensors") for name in load_file(path)}
@@ -28,6 +32,119 @@ def test_equal_to_stock_transformers(model, tokenizer):
     for text in (PROMPT, PROMPT * 30):  # the second is longer than the sliding window
         theirs = logits(stock, tokenizer, text)
         assert (logits(model, tokenizer, text) - theirs).abs().max() < 1e-6 * theirs.abs().max()
+
+
+@pytest.fixture(scope="module")
+def stock():
+    """The embedded model as stock transformers has it, its experts unpacked."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(CHECKPOINT, dtype=torch.float32).float().eval()
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory):
+    """dtype -> folder that `merge_adapter` wrote of a model with an adapter that is not zero."""
+    torch.manual_seed(0)
+    model = add_lora(load_model(profile="tiny", dense="fp32")[0], r=4, alpha=8)
+    for name, weight in model.named_parameters():
+        if "lora_" in name:
+            weight.data.normal_(std=0.05)
+    folder = tmp_path_factory.mktemp("merged")
+    for dtype in ("float32", "bfloat16"):
+        merge_adapter(model, folder / dtype, dtype)
+    return folder
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_merge_adapter_writes_can_be_loaded(merged, tokenizer, dtype):
+    """The loader said that a tensor of our own folder was not gpt-oss's: it knew packed experts only."""
+    from transformers import AutoModelForCausalLM
+
+    theirs = AutoModelForCausalLM.from_pretrained(merged / dtype, dtype=torch.float32).float().eval()
+    ours, our_tokenizer = load_model(merged / dtype, profile="tiny", dense="fp32")
+    wanted = logits(theirs, tokenizer)
+    assert (logits(ours, our_tokenizer) - wanted).abs().max() < 1e-6 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_transformers_saves_can_be_loaded(stock, tokenizer, tmp_path, dtype):
+    """transformers 5.23 calls dense experts `gate_up_proj_blocks` when it saves, without scales; older ones do not."""
+    wanted = logits(stock, tokenizer)
+    folder = save_dense(stock, tokenizer, tmp_path / "saved", dtype)
+    ours, our_tokenizer = load_model(folder, profile="tiny", dense="fp32")
+    tolerance = 1e-6 if dtype == torch.float32 else 0.03  # norms and the router are rounded to 8 bits, too
+    assert (logits(ours, our_tokenizer) - wanted).abs().max() < tolerance * wanted.abs().max()
+
+
+def save_dense(model, tokenizer, folder, dtype=torch.float32):
+    """A checkpoint of one file, as `save_pretrained` makes it; its config.json names no quantisation."""
+    from copy import deepcopy
+
+    deepcopy(model).to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    assert len(list(folder.glob("*.safetensors"))) == 1
+    return folder
+
+
+def test_dense_experts_are_loaded_in_16_bits_and_packed_only_when_asked(stock, tokenizer, tmp_path):
+    """A T4 cannot hold them dense. Packing what was unpacked gives the released bytes; anything else it rounds."""
+    folder = save_dense(stock, tokenizer, tmp_path / "saved")
+    profile = replace(PROFILES["tiny"], dtype="bfloat16", dense="bf16", experts="mxfp4")
+    dense = load_model(folder, profile=profile)[0].model.layers[0].mlp.experts
+    assert not dense.packed and dense.gate_up_proj.dtype == torch.bfloat16
+    packed = load_model(folder, profile=profile, experts="mxfp4")[0]
+    released = load_model(profile=profile)[0]
+    values = [
+        Packed(experts.gate_up_proj_blocks, experts.gate_up_proj_scales).dense(torch.float32)
+        for experts in (model.model.layers[0].mlp.experts for model in (packed, released))
+    ]
+    assert packed.model.layers[0].mlp.experts.packed and torch.equal(*values)
+
+
+def test_dense_experts_that_do_not_fit_are_one_sentence(merged, monkeypatch):
+    """The way out is not a smaller profile but packing."""
+    profile = replace(PROFILES["tiny"], experts="mxfp4")
+    room = (memory_plan(profile).total + memory_plan(replace(profile, experts="fp32")).total) / 2
+    monkeypatch.setattr("helpers.model.memory._available", lambda profile: room)
+    with pytest.raises(UserError, match="has dense experts, which do not fit the GPU: load it with experts='mxfp4'"):
+        load_model(merged / "float32", profile=profile)
+
+
+def test_dense_weights_beyond_float16_are_one_sentence(stock, tokenizer, tmp_path):
+    """They would be infinite, and every answer with them."""
+    folder = save_dense(stock, tokenizer, tmp_path / "saved")
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if "experts.down_proj" in name and "bias" not in name)
+    tensors[name][0, 0, 0] = 1e5
+    save_file(tensors, path, metadata={"format": "pt"})
+    profile = replace(PROFILES["tiny"], dtype="float16", dense="fp16")
+    with pytest.raises(UserError, match="experts.down_proj holds NaN or weights beyond the range of float16"):
+        load_model(folder, profile=profile, experts="fp16")
+
+
+def test_a_config_that_hides_the_form_of_the_experts_is_one_sentence(stock, tokenizer, tmp_path):
+    """In a checkpoint of one file only config.json tells it before the weights are fetched."""
+    folder = save_dense(stock, tokenizer, tmp_path / "saved")
+    edit_config(folder, quantization_config={"quant_method": "mxfp4"})
+    with pytest.raises(UserError, match="is quantization_config in config.json that of these weights"):
+        load_model(folder, profile="tiny")
+
+
+def test_the_plan_is_that_of_the_run(capsys):
+    """The loader planned for the profile's completions, whatever length the run had."""
+    load_model(profile="tiny", batch=8, max_completion_length=100)
+    assert "Memory plan, 8 completions of 612 tokens" in capsys.readouterr().out
+
+
+def test_an_adapter_whose_replacement_was_killed_is_found(tmp_path):
+    """Killed between the two renames, the old adapter is left under a hidden name."""
+    model = add_lora(load_model(profile="tiny", dense="fp32")[0], r=2, alpha=4)
+    save_adapter(model, tmp_path / ".adapter.old")
+    assert not (tmp_path / "adapter").exists()
+    load_model(profile="tiny", dense="fp32", adapter=tmp_path / "adapter")
+    assert (tmp_path / "adapter" / "adapter_config.json").exists()
 
 
 def test_nf4_is_near_and_keeps_its_gradient(tokenizer):

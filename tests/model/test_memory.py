@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import UserError, load_model, memory_plan
-from helpers.kernels.mxfp4 import DECODE_TOKENS
+from helpers.kernels.experts import DECODE_TOKENS
 from helpers.model.load import empty_model
 from helpers.model.memory import (
     MOST_COMPLETIONS,
@@ -12,8 +12,10 @@ from helpers.model.memory import (
     longest,
     parameter_counts,
     released_config,
+    rollout_length,
 )
-from helpers.runtime import GIB, PROFILES
+from helpers.profiles import PROFILES
+from helpers.runtime import GIB
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +124,17 @@ def test_largest_batch_is_the_largest(name):
     assert memory_plan(profile, batch, length).fits and batch <= DECODE_TOKENS
     assert batch == DECODE_TOKENS or not memory_plan(profile, batch + 1, length).fits
     assert batch >= profile.num_generations
+
+
+def test_the_plan_is_for_what_runs():
+    """The profile's completion length was planned for whatever length the run had."""
+    assert memory_plan("t4").length == rollout_length(768) == 1280
+    assert memory_plan("t4", max_completion_length=256).length == 768
+    assert memory_plan("t4", max_completion_length=256, max_prompt_length=100).length == 356
+    assert memory_plan("t4", 8, max_completion_length=256) == memory_plan("t4", 8, 768)
+    assert largest_batch("t4", max_completion_length=2560) == largest_batch("t4", 3072) < largest_batch("t4")
+    short, long = (memory_plan("t4", 64, 2048, max_prompt_length=prompt).parts for prompt in (64, 2048))
+    assert short["prefill or a step of decoding"] < long["prefill or a step of decoding"]
 
 
 def test_largest_batch_on_the_cpu_and_where_nothing_fits():

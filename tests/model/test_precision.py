@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import UserError, add_lora, load_model
 from helpers.kernels.logprobs import token_logprobs
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 from helpers.tiny.train import Batches
 from tests.conftest import CHECKPOINT
 

@@ -26,8 +26,8 @@ FAULTS = [
     (
         "01-10",
         "model/memory.py",
-        'sizes["experts"] * (MXFP4_BYTES if packed else item)',
-        'sizes["experts"] * (MXFP4_BYTES if packed else item) / 2',
+        'counts["experts"] * expert_item',
+        'counts["experts"] * expert_item / 2',
         "plans half of the experts",
     ),
     ("01-16", "model/lora.py", "r=r,", "r=r + 1,", "rank one too large"),
@@ -80,8 +80,8 @@ FAULTS = [
     (
         "02-15",
         "kernels/masks.py",
-        "(low - last < self._window)",
-        "(low - key < self._window)",
+        "(low - last < window)",
+        "(low - key < window)",
         "the block at the window's edge left out",
     ),
     (

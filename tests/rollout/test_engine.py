@@ -5,7 +5,7 @@ import torch
 
 from helpers import RolloutEngine, SamplingParams, UserError, get_task, load_model
 from helpers.grpo.logprobs import policy_logprobs
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 
 
 @pytest.fixture

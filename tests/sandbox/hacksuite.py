@@ -11,8 +11,9 @@ import sys
 import tempfile
 
 from helpers.display import text_table
+from helpers.environment import hardware
 from helpers.rewards import extract_code
-from helpers.runtime import ROOT, hardware
+from helpers.runtime import ROOT
 from helpers.sandbox import Sandbox
 from tests.sandbox import suite, test_fuzz
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.runtime import ROOT, hardware, versions, write_whole
+from helpers.environment import hardware, versions
+from helpers.runtime import ROOT, write_whole
 
 README = ROOT / "tests" / "README.md"
 #: {file: [(what ran, what came out)]}, {file: seconds that its tests took}, and the commit that they ran on

@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 
 from helpers.model.files import read_config
 from helpers.model.load import empty_model
-from helpers.runtime import GIB, PROFILES, ROOT
+from helpers.profiles import PROFILES
+from helpers.runtime import GIB, ROOT
 from tests.conftest import CHECKPOINT
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,7 @@ SCRIPT = """
 import json, sys, threading
 from dataclasses import replace
 from helpers import load_model
-from helpers.runtime import PROFILES
+from helpers.profiles import PROFILES
 from tests.process import status
 
 load_model(profile="tiny")  # libraries start

@@ -10,8 +10,8 @@ import tomllib
 import pytest
 import yaml
 
-from helpers.release import PLACEHOLDER
 from helpers.runtime import ROOT
+from tests.tools.release import PLACEHOLDER
 
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 FIRST, SECOND = ("acme", "v98.7.6"), ("acme", "v99.0.10")
@@ -50,7 +50,7 @@ def check(root):
 
 
 def release(root, owner, tag):
-    command = [sys.executable, "-m", "helpers.release", f"--owner={owner}", f"--tag={tag}"]
+    command = [sys.executable, "-m", "tests.tools.release", f"--owner={owner}", f"--tag={tag}"]
     return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
 

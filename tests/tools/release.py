@@ -1,4 +1,4 @@
-"""Write the address a release has into every file that carries it: `python -m helpers.release` (`make release`).
+"""Write the address a release has into every file that carries it: `python -m tests.tools.release` (`make release`).
 
 pyproject.toml holds the one constant; badges, the notebooks' clone address and the citation repeat it.
 """
@@ -61,7 +61,7 @@ def rewritten(name, text, old, new):
         text, found = re.subn(note, "", text, flags=re.M)
         expected = any(f"/{PLACEHOLDER}/" in piece for piece in old)
         if found != expected:
-            raise UserError(f"{name} says {found} times, not {expected:d}, that this is not published yet: mend that.")
+            raise UserError(f"{name} says {found} times, not {expected:d}, that this is not published yet: fix that.")
     for before, after in zip(old, new):
         if text.count(before) != 1:
             raise UserError(f"{name} must have this once and has it {text.count(before)} times: {before.strip()}")
@@ -90,7 +90,7 @@ def release(owner, tag):
         try:
             write_whole(ROOT / name, text)
         except OSError as error:
-            raise UserError(f"Cannot write {name} ({error.strerror}): mend that and run this again.") from error
+            raise UserError(f"Cannot write {name} ({error.strerror}): fix that and run this again.") from error
     return new_repo, list(changed)
 
 
