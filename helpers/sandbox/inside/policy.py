@@ -1,7 +1,7 @@
 """The first wall: what counts as pure Python. An allow-list of syntax, names and modules, read before anything runs.
 
-It says what the task asks for. Safety does not rest on it: a program that gets round it meets
-the second wall, and its answers are checked all the same.
+Safety does not rest on it: a program that gets round it meets the second wall, and its answers are checked all the
+same.
 """
 
 import array
@@ -118,19 +118,27 @@ CHEATS = {
 _REFUSED_NODES = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.MatchClass)
 
 
-def check_policy(tree):
-    """Raise `Refused` unless the program is pure Python. What stands under `if __name__ == "__main__":`, and so
-    would never run, is taken out of `tree` first."""
-    tree.body = [part for node in tree.body for part in (node.orelse if _only_as_script(node) else [node])]
+def check_policy(tree, function=None, supplied=()):
+    """Raise `Refused` unless the program is pure Python.
+
+    function: the name of the function that a program is there to define; None for a script. Where there is one,
+    whatever stands under `if __name__ == "__main__":`, and so would never run, is taken out of `tree` first.
+    supplied: names that the program is given beside `BUILTINS`.
+    """
+    if function is not None:
+        tree.body = [part for node in tree.body for part in (node.orelse if _only_as_script(node) else [node])]
     nodes = list(ast.walk(tree))
     if len(nodes) > MAX_NODES:
         raise Refused("the program is too long")
-    if sum(_defines_matmul(node) for node in tree.body) > 1:
-        raise Refused("matmul is defined more than once")
+    if sum(_defines(node, function) for node in tree.body) > 1:
+        raise Refused(f"{function} is defined more than once")
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     stored |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored |= {getattr(node, "name", None) for node in nodes}  # functions, classes, except ... as
     stored |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    stored |= set(supplied)
+    if function is None:
+        stored.add("__name__")  # which says "__main__"
     attributes = ATTRIBUTES | _SPECIAL | (_own_attributes(nodes) - MACHINERY)
     for node in nodes:
         _check_identifiers(node)
@@ -146,10 +154,11 @@ def _only_as_script(node):
     return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
-def _defines_matmul(node):
-    if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+def _defines(node, function):
+    """Whether a statement defines `function`; a signature under @overload does not."""
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name != function:
         return False
-    return node.name == "matmul" and not any("overload" in ast.unparse(part) for part in node.decorator_list)
+    return not any("overload" in ast.unparse(part) for part in node.decorator_list)
 
 
 def _own_attributes(nodes):
@@ -170,7 +179,7 @@ def _words(value):
 
 def _check_node(node, stored, attributes):
     if isinstance(node, _REFUSED_NODES):
-        raise Refused(f"{type(node).__name__} is not needed for a matrix product")
+        raise Refused(f"{type(node).__name__} is not allowed")
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
         for name in names:
@@ -185,7 +194,7 @@ def _check_node(node, stored, attributes):
         if hasattr(builtins, node.id) or node.id in CHEATS:
             _refuse(node.id, f"the name {node.id} is not allowed")
     if isinstance(node, ast.ClassDef) and node.keywords:
-        raise Refused("a metaclass is not needed for a matrix product")
+        raise Refused("a metaclass is not allowed")
 
 
 def _refuse(name, otherwise):
@@ -209,6 +218,6 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
     return module
 
 
-def scope_for_program():
-    """The global names of a program that keeps to the policy."""
-    return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": "program"}
+def scope_for_program(name):
+    """Return the global names of a program that keeps to the policy. name: its `__name__`."""
+    return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": name}
