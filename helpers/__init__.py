@@ -32,6 +32,7 @@ _EXPORTS = {
     "RolloutEngine": "helpers.rollout",
     "SamplingParams": "helpers.rollout",
     "Sandbox": "helpers.sandbox",
+    "MatmulJudge": "helpers.tasks.matmul.judge",
     "MATMUL_REWARDS": "helpers.rewards",
     "load_task": "helpers.tasks",
     "evaluate": "helpers.evaluation",

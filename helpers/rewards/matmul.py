@@ -10,7 +10,8 @@ import math
 import re
 
 from helpers.runtime import UserError
-from helpers.sandbox import Sandbox, Verdict
+from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.trial import Verdict
 
 #: Text that is one fenced block, with or without words around it.
 FENCE = re.compile(r"```[ \t]*(?:python3?|py3?)?[ \t\r]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -50,7 +51,7 @@ class Judge:
     def __call__(self, completions, finish_reasons=None, contracts=None):
         """One `Verdict` a completion, in order. Raises UserError where the sandbox judges no program at all.
 
-        contracts: for each completion a name in `sandbox.CONTRACTS`; default: all "rows".
+        contracts: for each completion a name in `helpers.tasks.matmul.contracts.CONTRACTS`; default: all "rows".
         """
         programs = self.programs(completions, finish_reasons, contracts)
         if programs != self.batch:
@@ -87,7 +88,7 @@ class Judge:
     def sandbox(self):
         """Started and tested when first needed; a sandbox that fails its test raises UserError."""
         if self.started is None:
-            sandbox = Sandbox(level=self.level)
+            sandbox = MatmulJudge(level=self.level)
             try:
                 sandbox.self_test()
             except BaseException:

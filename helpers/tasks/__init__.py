@@ -6,8 +6,8 @@ from itertools import count
 
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.math.problems import FAMILIES, draw_problem
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, Prompt, draw_prompt
 from helpers.tasks.matmul.programs import STYLES, draw_program
+from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, Prompt, draw_prompt
 from helpers.tasks.split import SPLITS, belongs_to
 from helpers.tasks.wording import wording_names
 
@@ -24,7 +24,7 @@ def load_task(name: str, split: str = "train", size: int = 1000, seed: int = 0):
 
     Columns: prompt (one user message), answer (str: a correct program, or the integer), task, id (a hash of the
     text: the same prompt has the same id everywhere), cluster (the wording, for clustered errors) and, for matmul,
-    contract (a name in `helpers.sandbox.CONTRACTS`: how the operands and the result are given).
+    contract (a name in `helpers.tasks.matmul.contracts.CONTRACTS`: how the operands and the result are given).
     """
     from datasets import Dataset
 

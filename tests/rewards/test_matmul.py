@@ -5,7 +5,8 @@ import pytest
 from helpers.rewards import MATMUL_REWARDS, behaviours, correctness_check, extract_code, heldout_check, judge
 from helpers.rewards.matmul import Judge, is_cheat, speed_reward, too_fast
 from helpers.runtime import UserError
-from helpers.sandbox import BASELINE, Verdict
+from helpers.tasks.matmul.speed import BASELINE
+from helpers.tasks.matmul.trial import Verdict
 
 GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")

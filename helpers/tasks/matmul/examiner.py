@@ -1,148 +1,156 @@
-"""Examines programs, one call after the other: fresh matrices, a process of its own, a checked answer, a clock."""
+"""Calls programs one after the other on fresh matrices, each call in a process of its own, and checks the answers."""
 
 import hashlib
-import time
-from contextlib import suppress
-from math import prod
+from collections.abc import Callable
 
 import numpy as np
 
-from helpers.sandbox.process import Call, Gone, Probe
-from helpers.sandbox.products import CONTRACTS, HELDOUT_SIZES, draw, draw_heldout, is_exact_product, is_product
-from helpers.sandbox.trial import SLOW, Program
+from helpers.sandbox import Limits, Outcome, Payload, Program, Worker
+from helpers.tasks.matmul.contracts import CONTRACTS, Contract
+from helpers.tasks.matmul.encoding import DRIVER, answer_bytes, decode_product, encode_inputs
+from helpers.tasks.matmul.products import (
+    HELDOUT_SIZES,
+    Matrices,
+    Sizes,
+    draw,
+    draw_heldout,
+    is_exact_product,
+    is_product,
+)
+from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedModel, TimedCall
+from helpers.tasks.matmul.trial import Trial
 
-#: What the speed of a program is measured against: the plain way, in pure Python.
-BASELINE = """
-def matmul(A, B):
-    n, k, m = len(A), len(B), len(B[0])
-    C = [[0.0] * m for _ in range(n)]
-    for i in range(n):
-        for j in range(m):
-            s = 0.0
-            for t in range(k):
-                s += A[i][t] * B[t][j]
-            C[i][j] = s
-    return C
-"""
-FRESH = 0.005  # seconds for which a look at the machine is good
-_PROBED = (4, 64, 64)  # what the plain way computes over and over, to say what the machine is like
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
 
+class CallFailed(Exception):
+    """A call gave no answer; `outcome` says why."""
+
+    def __init__(self, outcome: Outcome):
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
 class Examiner:
-    """Works on one processor, in processes that `starter` makes. Raises OSError where the sandbox itself fails."""
+    """Examines programs with one worker of the sandbox. Methods raise OSError where the sandbox itself fails."""
 
-    def __init__(self, starter, core, rng, states):
-        self.starter, self.core, self.rng, self.states = starter, core, rng, states
-        self.probe, self.state = Probe(starter, core), (0.0, 0.0)
-        try:
-            self.probe.begin(BASELINE, *draw(rng, _PROBED, exact=False))
-            self._state()  # warms up
-            states.pop()
-        except OSError:
-            self.close()
-            raise
+    def __init__(self, worker: Worker, speed: SpeedModel):
+        self.worker = worker
+        self.speed = speed
+        self.rng = np.random.default_rng()
+        self.probe = MachineProbe(worker, self.rng, speed)
 
-    def close(self):
-        with suppress(OSError):  # its zygote may be gone
-            self.probe.__exit__()
+    def check(self, trial: Trial) -> None:
+        """Call the program twice on small matrices of whole numbers.
 
-    def check(self, trial):
-        """Two small calls on whole numbers, and for a wrong program a third, to see whether it raises for any sizes."""
-        try:
-            mistakes = [self._call(trial, sizes, exact=True)[1] for sizes in trial.small[:2]]
-            if any(mistakes):
-                self._call(trial, trial.small[2], exact=True)
-                trial.fail(next(filter(None, mistakes)), ran=True)
-        except Gone as gone:
-            trial.stop(gone)
-
-    def time(self, trial):
-        """One call near 64 x 64 x 64 between two looks at what the machine is like; a small one if it is slow.
-
-        On real numbers only: with whole ones among them, a program for those alone was paid for its best.
+        A wrong program is called a third time, to see whether it raises for any order of the sizes.
         """
+        first, second, third = trial.small_sizes
         try:
-            before = self._state(fresh=FRESH)
-            seconds, mistake = self._call(trial, trial.small[2] if trial.slow else trial.timed, exact=False)
-            after = self._state()
-        except Gone as gone:
-            trial.stop(gone)
-            return
-        if mistake:
-            trial.fail(mistake, ran=True)
-            return
-        if not trial.slow:
-            trial.samples.append((seconds, before, after))
-        trial.slow = trial.slow or seconds > SLOW * max(before, after) * prod(trial.timed) / prod(_PROBED)
-        trial.count(best(self.states))
+            mistake = self._mistake(trial, first)
+            other_mistake = self._mistake(trial, second)
+            if mistake or other_mistake:
+                self._mistake(trial, third)
+                trial.fail_wrong(mistake or other_mistake)
+        except CallFailed as failed:
+            trial.fail_with(failed.outcome)
 
-    def heldout(self, item):
-        """1.0 if a program answers calls that no verdict rests on rightly, else 0.0. item: (source, contract name)."""
-        source, contract = item
+    def time(self, trial: Trial) -> None:
+        """Call the program once near 64 x 64 x 64 between two probes of the machine; if it is slow, on a small size.
+
+        The matrices hold real numbers only: with whole ones among them, a program for those alone was paid for its
+        best.
+        """
+        sizes = trial.small_sizes[2] if trial.is_slow else trial.timed_sizes
+        probe_before_seconds = self.probe.cpu_seconds(PROBE_FRESH_SECONDS)
+        try:
+            mistake, cpu_seconds = self._call(trial, sizes, exact=False)
+        except CallFailed as failed:
+            trial.fail_with(failed.outcome)
+            return
+        probe_after_seconds = self.probe.cpu_seconds()
+        if mistake:
+            trial.fail_wrong(mistake)
+            return
+        call = TimedCall(cpu_seconds, probe_before_seconds, probe_after_seconds)
+        if not trial.is_slow:
+            trial.timed_calls.append(call)
+            trial.is_slow = self.speed.is_slow(call, trial.timed_sizes)
+        trial.calls_made += 1
+        trial.ended = self.speed.is_settled(trial.timed_calls, trial.is_slow, trial.calls_made)
+
+    def heldout(self, source: str, contract: str) -> float:
+        """1.0 if the program gives the right answer to calls that no verdict rests on, else 0.0."""
         program = Program(source)
         for sizes in HELDOUT_SIZES:
+
+            def draw_inputs(sizes: Sizes = sizes) -> Matrices:
+                return draw_heldout(self.rng, sizes)
+
             try:
-                (a, b), c, _ = self._answer(program, CONTRACTS[contract], lambda s=sizes: draw_heldout(self.rng, s))
-            except Gone:
+                (a, b), c, _ = self._answer(program, CONTRACTS[contract], sizes, draw_inputs)
+            except CallFailed:
                 return 0.0
             if not is_exact_product(c, a, b):
                 return 0.0
         return 1.0
 
-    def behaviour(self, item):
+    def behaviour(self, source: str, contract: str) -> str:
         """Describe what a program does with fixed inputs: a hash of its answers, or the kind of its failure with a
-        hash of the answers before it.
-
-        item: (source, contract name). Right or wrong makes no difference.
+        hash of the answers before it. Right or wrong makes no difference.
         """
-        source, contract = item
         program = Program(source)
         rng = np.random.default_rng(0)
         answers = hashlib.sha256()
         for number, sizes in enumerate(BEHAVIOUR_SIZES):
             inputs = draw(rng, sizes, exact=True)
+
+            def fixed_inputs(inputs: Matrices = inputs) -> Matrices:
+                return inputs
+
             try:
-                _, c, _ = self._answer(program, CONTRACTS[contract], lambda inputs=inputs: inputs)
-            except Gone as gone:
-                kind = str(gone).partition(":")[0]  # "NameError" without the name
+                _, c, _ = self._answer(program, CONTRACTS[contract], sizes, fixed_inputs)
+            except CallFailed as failed:
+                kind = failed.outcome.reason.partition(":")[0]  # "NameError" without the name
                 return f"{kind} after {answers.hexdigest()}" if number else kind
             answers.update(c.tobytes())
         return answers.hexdigest()
 
-    def _state(self, fresh=0.0):
-        """CPU seconds that the plain way takes now, or took `fresh` seconds ago at most."""
-        when, seconds = self.state
-        if time.monotonic() - when > fresh:
-            try:
-                seconds = self.probe.time()
-            except Gone as gone:
-                raise OSError(f"the plain program did not answer: {gone}") from gone
-            self.state = time.monotonic(), seconds
-            self.states.append(seconds)
-        return seconds
+    def _mistake(self, trial: Trial, sizes: Sizes) -> str:
+        """Call the program on whole numbers; return what is wrong with its answer, or ""."""
+        mistake, _ = self._call(trial, sizes, exact=True)
+        return mistake
 
-    def _call(self, trial, sizes, exact):
-        """`(CPU seconds, what is wrong or "")` of one call."""
-        (a, b), c, seconds = self._answer(trial.program, trial.contract, lambda: draw(self.rng, sizes, exact))
+    def _call(self, trial: Trial, sizes: Sizes, exact: bool) -> tuple[str, float]:
+        """Call the program once; return what is wrong with its answer, or "", and the CPU seconds."""
+
+        def draw_inputs() -> Matrices:
+            return draw(self.rng, sizes, exact)
+
+        (a, b), c, cpu_seconds = self._answer(trial.program, trial.contract, sizes, draw_inputs)
+        if is_product(c, a, b, exact):
+            return "", cpu_seconds
         n, k, m = sizes
-        return seconds, "" if is_product(c, a, b, exact) else f"wrong product for {n}x{k} times {k}x{m}"
+        return f"wrong product for {n}x{k} times {k}x{m}", cpu_seconds
 
-    def _answer(self, program, contract, draw_inputs):
-        """`((a, b), product, CPU seconds)` of one process. Raises Gone if there is no answer.
+    def _answer(
+        self, program: Program, contract: Contract, sizes: Sizes, draw_inputs: Callable[[], Matrices]
+    ) -> tuple[Matrices, np.ndarray, float]:
+        """Run the program in a process of its own; return its inputs, the product [n, m], and the CPU seconds.
 
-        contract: how the program gets `a` [n, k] and `b` [k, m] and gives the product [n, m].
+        Raises CallFailed if there is no answer.
         """
-        with Call(self.starter, self.core) as call:
-            program.open(call)
-            call.load()
-            a, b = draw_inputs()  # the program is loaded: it cannot know them
-            shape = contract.answer_shape(a.shape[0], b.shape[1])
-            answer = call.answer(*contract.operands(a, b), shape)
-            return (a, b), contract.product(answer), call.seconds
+        n, _, m = sizes
+        drawn: list[np.ndarray] = []
 
+        def encoded_inputs() -> bytes:
+            a, b = draw_inputs()
+            drawn.extend((a, b))
+            return encode_inputs(contract, a, b)
 
-def best(states):
-    """The machine's state at its best of late, lucky exceptions left out."""
-    known = sorted(seconds for seconds in list(states) if seconds > 0)
-    return known[len(known) // 10] if known else 1.0
+        limits = Limits(answer_bytes=answer_bytes(n, m))
+        outcome = self.worker.run(DRIVER, Payload(program, encoded_inputs), limits)
+        if not outcome.answered:
+            raise CallFailed(outcome)
+        a, b = drawn
+        return (a, b), decode_product(contract, outcome.bytes, n, m), outcome.cpu_seconds

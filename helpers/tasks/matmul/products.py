@@ -1,67 +1,46 @@
 """Matrices nobody can know beforehand, and whether an answer is their product."""
 
-import operator
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 #: Sizes of the small calls and of the timed ones, as ranges with the end excluded.
-SMALL_SIZES, TIMED_SIZES = (2, 10), (60, 69)
+SMALL_SIZES = (2, 10)
+TIMED_SIZES = (60, 69)
 HELDOUT_SIZES = (1, 1, 1), (1, 97, 2), (23, 1, 17), (11, 40, 9)
 LARGEST_INTEGER = 30_000  # sums of their products stay below 2^53, inside Strassen's and Winograd's methods too
 ULP = 2.0**-53
 
-
-@dataclass(frozen=True)
-class Contract:
-    """How a program gets its operands and gives its result: as lists of rows, or of columns where a field is True."""
-
-    a_columns: bool = False
-    b_columns: bool = False
-    result_columns: bool = False
-
-    def operands(self, a, b):
-        """`a` [n, k] and `b` [k, m] as the program gets them."""
-        return (a.T if self.a_columns else a), (b.T if self.b_columns else b)
-
-    def product(self, answer):
-        """The product [n, m] that an answer of the program stands for."""
-        return answer.T if self.result_columns else answer
-
-    def answer_shape(self, n, m):
-        """Shape of the answer for a product [n, m]."""
-        return (m, n) if self.result_columns else (n, m)
+Sizes = tuple[int, int, int]  # (n, k, m) of a product [n, k] times [k, m]
+Matrices = tuple[np.ndarray, np.ndarray]  # a [n, k], b [k, m]
 
 
-CONTRACTS = {
-    "rows": Contract(),
-    "a_columns": Contract(a_columns=True),
-    "b_columns": Contract(b_columns=True),
-    "result_columns": Contract(result_columns=True),
-}
-
-
-def draw_sizes(rng):
-    """Three (n, k, m) of small calls and one of the timed ones, near 64 x 64 x 64, that is ordered as the third.
+def draw_sizes(rng: np.random.Generator) -> tuple[list[Sizes], Sizes]:
+    """Draw three (n, k, m) of small calls and one of the timed ones, near 64 x 64 x 64, that is ordered as the third.
 
     The three are orders of the same unlike sizes in which each is the largest once, so a program
     that mixes up two of them raises whenever it ever would, and not by the luck of the draw.
     """
-    small = sorted(rng.choice(range(*SMALL_SIZES), 3, replace=False).tolist())
-    timed = sorted(rng.choice(range(*TIMED_SIZES), 3, replace=False).tolist())
-    return [small, small[2:] + small[:2], small[1:] + small[:1]], timed[1:] + timed[:1]
+    low, middle, high = sorted(rng.choice(range(*SMALL_SIZES), 3, replace=False).tolist())
+    small = [(low, middle, high), (high, low, middle), (middle, high, low)]
+    low, middle, high = sorted(rng.choice(range(*TIMED_SIZES), 3, replace=False).tolist())
+    timed = (middle, high, low)
+    return small, timed
 
 
-def draw(rng, sizes, exact):
-    """`(a, b)` for sizes (n, k, m): whole numbers, whose product must be exact, or real ones of all digits."""
+def draw(rng: np.random.Generator, sizes: Sizes, exact: bool) -> Matrices:
+    """Draw `(a, b)`: whole numbers, whose product must be exact, or real ones of all digits."""
     n, k, m = sizes
     if exact:
-        return tuple(rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, shape).astype(float) for shape in ((n, k), (k, m)))
-    return rng.standard_normal((n, k)), rng.standard_normal((k, m))
+        a = rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, (n, k)).astype(float)
+        b = rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, (k, m)).astype(float)
+    else:
+        a = rng.standard_normal((n, k))
+        b = rng.standard_normal((k, m))
+    return a, b
 
 
-def is_product(c, a, b, exact):
+def is_product(c: np.ndarray, a: np.ndarray, b: np.ndarray, exact: bool) -> bool:
     """Whether `c` is `a @ b`: bit for bit, or within the rounding of any honest algorithm.
 
     For an entry the bound is k (k + 8) u (max |row of A| + max |column of B|)^2 with u = 2^-53: that of
@@ -74,29 +53,48 @@ def is_product(c, a, b, exact):
     product = a @ b
     if exact:
         return bool(np.array_equal(c, product))
-    return bool((np.abs(c - product) <= _rounding(a, b)).all())
+    errors = np.abs(c - product)
+    return bool((errors <= _rounding(a, b)).all())
 
 
-def _rounding(a, b):
-    k, size = a.shape[1], np.abs(a).max(1)[:, None] + np.abs(b).max(0)
+def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The bound of `is_product` for each entry, [n, m]."""
+    k = a.shape[1]
+    largest_of_rows = np.abs(a).max(1)
+    largest_of_columns = np.abs(b).max(0)
+    size = largest_of_rows[:, None] + largest_of_columns
     return k * (k + 8) * ULP * size**2
 
 
-def draw_heldout(rng, sizes):
-    """`(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
+def draw_heldout(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+    """Draw `(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
     n, k, m = sizes
-    return tuple(
-        rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape) * (rng.random(shape) < 0.9)
-        for shape in ((n, k), (k, m))
-    )
+    a = _draw_of_unlike_size(rng, (n, k))
+    b = _draw_of_unlike_size(rng, (k, m))
+    return a, b
 
 
-def is_exact_product(c, a, b):
+def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    numbers = rng.standard_normal(shape)
+    magnitudes = 10.0 ** rng.integers(-6, 7, shape)
+    is_kept = rng.random(shape) < 0.9
+    return numbers * magnitudes * is_kept
+
+
+def is_exact_product(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
     """`is_product` again, against sums of fractions: nothing in it is rounded, and nothing of numpy's product used."""
-    rows, columns = ([[Fraction(x) for x in row] for row in matrix.tolist()] for matrix in (a, b.T))
+    rows = _fractions(a)
+    columns = _fractions(b.T)
     bounds = _rounding(a, b)
-    return all(
-        np.isfinite(c[i, j]) and abs(Fraction(c[i, j]) - sum(map(operator.mul, row, column))) <= bounds[i, j]
-        for i, row in enumerate(rows)
-        for j, column in enumerate(columns)
-    )
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            if not np.isfinite(c[i, j]):
+                return False
+            exact = sum(x * y for x, y in zip(row, column))
+            if abs(Fraction(c[i, j]) - exact) > bounds[i, j]:
+                return False
+    return True
+
+
+def _fractions(matrix: np.ndarray) -> list[list[Fraction]]:
+    return [[Fraction(x) for x in row] for row in matrix.tolist()]
