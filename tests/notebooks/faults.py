@@ -101,7 +101,7 @@ FAULTS = [
     ("02-34", "model/attention.py", 'return "it has no sinks"', "return None", "FlashAttention 2 may train"),
     (
         "03-07",
-        "sandbox/products.py",
+        "tasks/matmul/products.py",
         "if not np.isfinite(c).all():\n        return False",
         "if not np.isfinite(c).all():\n        return True",
         "NaN passes the comparison",
@@ -122,12 +122,12 @@ FAULTS = [
     ),
     (
         "03-13",
-        "sandbox/examiner.py",
-        "mistakes)), ran=True)",
-        "mistakes)))",
+        "tasks/matmul/trial.py",
+        "self._fail(ran=True,",
+        "self._fail(ran=False,",
         "a wrong program counts as one that raised",
     ),
-    ("03-18", "sandbox/products.py", "ULP = 2.0**-53", "ULP = 2.0**-30", "a bound for other numbers"),
+    ("03-18", "tasks/matmul/products.py", "ULP = 2.0**-53", "ULP = 2.0**-30", "a bound for other numbers"),
     (
         "03-23",
         "rewards/matmul.py",
@@ -145,8 +145,14 @@ FAULTS = [
         'else ("rows", code)',
         "the contract is no part of a verdict's key",
     ),
-    ("03-31", "sandbox/products.py", "return answer.T if", "return answer if", "results by columns are read by rows"),
-    ("03-33", "sandbox/products.py", "(1, 97, 2)", "(1, 7, 2)", "the held-out check asks what the judge asked"),
+    (
+        "03-31",
+        "tasks/matmul/contracts.py",
+        "return answer.T if",
+        "return answer if",
+        "results by columns are read by rows",
+    ),
+    ("03-33", "tasks/matmul/products.py", "(1, 97, 2)", "(1, 7, 2)", "the held-out check asks what the judge asked"),
     (
         "03-35",
         "grpo/advantages.py",

@@ -16,13 +16,14 @@ import socket
 import sys
 import types
 import unicodedata  # noqa: F401  (the parser wants it, and a child can open no file)
+from collections.abc import Callable
 
 from . import protocol
 from .lockdown import lock_down, this_filter
 from .policy import MAX_SOURCE, Refused, check_policy, scope_for_program
 
 
-def load_driver(path):
+def load_driver(path: str) -> types.ModuleType:
     """Return the driver in this file, as a module."""
     with open(path, "rb") as file:
         text = file.read()
@@ -31,7 +32,7 @@ def load_driver(path):
     return driver
 
 
-def compiled(source, policy, driver):
+def compiled(source: str, policy: bool, driver: types.ModuleType) -> types.CodeType:
     """Compile the program, checked against the policy if asked. Raises on any fault of the text."""
     if len(source) > MAX_SOURCE:
         raise Refused("the program is too long")
@@ -41,7 +42,7 @@ def compiled(source, policy, driver):
     return compile(tree, "program", "exec")
 
 
-def load(code, policy, driver):
+def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callable:
     """Run the program's top level and return its function; for a script, return a function that runs it.
 
     The script's function takes the names that the driver supplies. Raises whatever the program raises.
@@ -51,7 +52,7 @@ def load(code, policy, driver):
     scope = scope_for_program(name) if policy else {"__builtins__": builtins, "__name__": name}
     if is_script:
 
-        def run(supplied):
+        def run(supplied: dict) -> None:
             scope.update(supplied)
             exec(code, scope)
 
@@ -82,14 +83,17 @@ def _write(data):
 def _fail(status, error):
     """Report why there is no answer, and exit."""
     text = str(error)
-    if not text or type(error) not in (Refused, ValueError, OSError):
+    is_sentence = text and type(error) in (Refused, ValueError, OSError)
+    if not is_sentence:
         text = f"{type(error).__name__}: {text}".strip(": ")
-    reason = text.encode("utf-8", "replace")[: protocol.LONGEST_REASON]
-    _write(status + bytes([len(reason)]) + reason)
+    reason = text.encode("utf-8", "replace")
+    reason = reason[: protocol.LONGEST_REASON]
+    size = bytes([len(reason)])
+    _write(status + size + reason)
     os._exit(0)
 
 
-def serve_call(driver, seccomp, trusted=False):
+def serve_call(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -> None:
     """Serve one program and one input, then exit.
 
     trusted: the program is one of the project's own. It has no limit on time, and is called once for each AGAIN.
@@ -129,7 +133,8 @@ def _receive_program(driver):
         _fail(protocol.REFUSED, error)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         _fail(protocol.NOT_PARSED, error)
-    _write(protocol.COMPILED + protocol.CODE_HEADER.pack(len(code_for_parent)) + code_for_parent)
+    header = protocol.CODE_HEADER.pack(len(code_for_parent))
+    _write(protocol.COMPILED + header + code_for_parent)
     _read(len(protocol.GO))
     try:
         function = load(code, policy, driver)
@@ -139,7 +144,7 @@ def _receive_program(driver):
     return function
 
 
-def serve(drivers):
+def serve(drivers: list[types.ModuleType]) -> None:
     """Fork a process for each pair of descriptors, and end processes and report their exit status, for ever."""
     control = socket.socket(fileno=0)
     longest_message = len(protocol.END) + protocol.PROCESS_STATUS.size
@@ -153,7 +158,8 @@ def serve(drivers):
             os.kill(pid, signal.SIGKILL)
             answer = os.waitpid(pid, 0)[1]
         else:
-            answer = _fork(control, descriptors, drivers[message[1]], trusted=request == protocol.FORK_TRUSTED)
+            driver = drivers[message[1]]
+            answer = _fork(control, descriptors, driver, trusted=request == protocol.FORK_TRUSTED)
         control.sendall(protocol.PROCESS_STATUS.pack(answer))
 
 
@@ -175,9 +181,11 @@ def _fork(control, descriptors, driver, trusted):
     return pid
 
 
-def main(arguments):
-    """Run the zygote, or a process of its own without seccomp. arguments: "zygote", "once" or "trusted", then the
-    files of the drivers."""
+def main(arguments: list[str]) -> None:
+    """Run the zygote, or a process of its own without seccomp.
+
+    arguments: "zygote", "once" or "trusted", then the files of the drivers.
+    """
     mode, *driver_paths = arguments
     # An interrupted cell stops the parent, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,6 +5,7 @@ This file runs in the sandboxed process, alone, so it imports the standard libra
 
 import array
 import struct
+from collections.abc import Callable
 
 FUNCTION = "matmul"
 SUPPLIED = ()
@@ -13,23 +14,23 @@ SHAPES = struct.Struct("<6I")  # rows and columns of the first operand, of the s
 FLOAT64_BYTES = 8
 
 
-def decode(inputs):
+def decode(inputs: bytearray) -> tuple[list, list, tuple[int, int]]:
     """Return both operands as lists of rows, and the shape of the answer."""
     a_rows, a_columns, b_rows, b_columns, rows, columns = SHAPES.unpack_from(inputs)
     numbers = memoryview(inputs)[SHAPES.size :]
     a_size = FLOAT64_BYTES * a_rows * a_columns
-    a = numbers[:a_size].cast("d", (a_rows, a_columns)).tolist()
-    b = numbers[a_size:].cast("d", (b_rows, b_columns)).tolist()
-    return a, b, (rows, columns)
+    a = numbers[:a_size].cast("d", (a_rows, a_columns))
+    b = numbers[a_size:].cast("d", (b_rows, b_columns))
+    return a.tolist(), b.tolist(), (rows, columns)
 
 
-def call(program, arguments):
+def call(program: Callable, arguments: tuple):
     """Return the program's result for both operands."""
     a, b, _ = arguments
     return program(a, b)
 
 
-def encode(result, arguments):
+def encode(result: object, arguments: tuple) -> bytes:
     """Return the result as float64 bytes. Only exact built-in types count, so no method of the program's runs."""
     _, _, (rows, columns) = arguments
     if type(result) not in (list, tuple) or len(result) != rows:

@@ -79,8 +79,12 @@ class Examiner:
         trial.calls_made += 1
         trial.ended = self.speed.is_settled(trial.timed_calls, trial.is_slow, trial.calls_made)
 
-    def heldout(self, source: str, contract: str) -> float:
-        """1.0 if the program gives the right answer to calls that no verdict rests on, else 0.0."""
+    def heldout(self, pair: tuple[str, str]) -> float:
+        """1.0 if a program gives the right answer to calls that no verdict rests on, else 0.0.
+
+        pair: the program's source and the name of its contract.
+        """
+        source, contract = pair
         program = Program(source)
         for sizes in HELDOUT_SIZES:
 
@@ -95,10 +99,13 @@ class Examiner:
                 return 0.0
         return 1.0
 
-    def behaviour(self, source: str, contract: str) -> str:
+    def behaviour(self, pair: tuple[str, str]) -> str:
         """Describe what a program does with fixed inputs: a hash of its answers, or the kind of its failure with a
         hash of the answers before it. Right or wrong makes no difference.
+
+        pair: the program's source and the name of its contract.
         """
+        source, contract = pair
         program = Program(source)
         rng = np.random.default_rng(0)
         answers = hashlib.sha256()

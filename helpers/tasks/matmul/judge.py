@@ -75,22 +75,14 @@ class MatmulJudge:
 
         None: not known, as the sandbox failed.
         """
-
-        def heldout(examiner: Examiner, pair: tuple[str, str]) -> float:
-            return examiner.heldout(*pair)
-
-        return self._map(heldout, _pairs(sources, contracts), failed=_not_known)
+        return self._map(Examiner.heldout, _pairs(sources, contracts), failed=_not_known)
 
     def behaviours(self, sources: Iterable[str], contracts: Sequence[str] | None = None) -> list[str | None]:
         """Return for each program a text that says what it does with fixed inputs, equal where two do the same.
 
         None: not known, as the sandbox failed.
         """
-
-        def behaviour(examiner: Examiner, pair: tuple[str, str]) -> str:
-            return examiner.behaviour(*pair)
-
-        return self._map(behaviour, _pairs(sources, contracts), failed=_not_known)
+        return self._map(Examiner.behaviour, _pairs(sources, contracts), failed=_not_known)
 
     def self_test(self) -> str:
         """Try some twenty cheats and an honest program; return one line to paste into a bug report.
@@ -105,9 +97,10 @@ class MatmulJudge:
             if "seccomp" in honest.reason:
                 advice = ': use another host, or level="policy" where you can trust the programs'
             raise UserError(f"The sandbox does not work on this host: {honest.reason}{advice}.")
-        canaries = dict(zip(CANARIES, self.judge_many(CANARIES.values(), policy=self.level == "policy")))
-        refused = dict(zip(REFUSED, self.judge_many(REFUSED.values())))
-        cheats = canaries | refused
+        canary_verdicts = self.judge_many(CANARIES.values(), policy=self.level == "policy")
+        refused_verdicts = self.judge_many(REFUSED.values())
+        refused = dict(zip(REFUSED, refused_verdicts))
+        cheats = dict(zip(CANARIES, canary_verdicts)) | refused
         through = [name for name, verdict in cheats.items() if verdict.correct or not verdict.judged]
         through += [name for name, verdict in refused.items() if verdict.pure]
         problem = ""
@@ -137,8 +130,10 @@ class MatmulJudge:
         """Check and time programs. pairs: (source, contract name)."""
         trials = [Trial(source, self.rng, policy, contract) for source, contract in pairs]
         self._map(Examiner.check, trials, failed=Trial.fail_sandbox)
-        while running := [trial for trial in trials if not trial.ended]:
+        running = [trial for trial in trials if not trial.ended]
+        while running:
             self._map(Examiner.time, running, failed=Trial.fail_sandbox)
+            running = [trial for trial in running if not trial.ended]
         return trials
 
     def _map(

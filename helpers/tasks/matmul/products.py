@@ -21,11 +21,21 @@ def draw_sizes(rng: np.random.Generator) -> tuple[list[Sizes], Sizes]:
     The three are orders of the same unlike sizes in which each is the largest once, so a program
     that mixes up two of them raises whenever it ever would, and not by the luck of the draw.
     """
-    low, middle, high = sorted(rng.choice(range(*SMALL_SIZES), 3, replace=False).tolist())
-    small = [(low, middle, high), (high, low, middle), (middle, high, low)]
-    low, middle, high = sorted(rng.choice(range(*TIMED_SIZES), 3, replace=False).tolist())
+    low, middle, high = _draw_unlike(rng, SMALL_SIZES)
+    small = [
+        (low, middle, high),
+        (high, low, middle),
+        (middle, high, low),
+    ]
+    low, middle, high = _draw_unlike(rng, TIMED_SIZES)
     timed = (middle, high, low)
     return small, timed
+
+
+def _draw_unlike(rng: np.random.Generator, bounds: tuple[int, int]) -> list[int]:
+    """Three different sizes, the smallest first."""
+    sizes = rng.choice(range(*bounds), 3, replace=False)
+    return sorted(sizes.tolist())
 
 
 def draw(rng: np.random.Generator, sizes: Sizes, exact: bool) -> Matrices:
@@ -60,9 +70,9 @@ def is_product(c: np.ndarray, a: np.ndarray, b: np.ndarray, exact: bool) -> bool
 def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The bound of `is_product` for each entry, [n, m]."""
     k = a.shape[1]
-    largest_of_rows = np.abs(a).max(1)
-    largest_of_columns = np.abs(b).max(0)
-    size = largest_of_rows[:, None] + largest_of_columns
+    largest_of_rows = np.abs(a).max(axis=1, keepdims=True)  # [n, 1]
+    largest_of_columns = np.abs(b).max(axis=0)  # [m]
+    size = largest_of_rows + largest_of_columns
     return k * (k + 8) * ULP * size**2
 
 

@@ -89,16 +89,19 @@ class SpeedModel:
         best = self.best_probe_seconds()
         clean = []
         for call in calls:
-            is_steady = best / CLEAN <= call.faster_probe_seconds and call.slower_probe_seconds <= CLEAN * best
-            if call.cpu_seconds and is_steady:
+            not_lucky = call.faster_probe_seconds >= best / CLEAN
+            not_disturbed = call.slower_probe_seconds <= best * CLEAN
+            if call.cpu_seconds and not_lucky and not_disturbed:
                 clean.append(call.cpu_seconds)
         return sorted(clean)
 
     def is_settled(self, calls: Sequence[TimedCall], is_slow: bool, calls_made: int) -> bool:
-        """Whether a program has been timed often enough: the two fastest clean calls agree, or there were too many."""
+        """Whether a program has been timed often enough: its two fastest clean calls agree, or the most were made."""
         clean = self.clean_seconds(calls)
         agree = len(clean) > 1 and clean[1] <= AGREEMENT * clean[0]
-        return calls_made >= (TIMED_CALLS if agree or is_slow else MOST_TIMED_CALLS)
+        if agree or is_slow:
+            return calls_made >= TIMED_CALLS
+        return calls_made >= MOST_TIMED_CALLS
 
     def is_slow(self, call: TimedCall, sizes: Sizes) -> bool:
         """Whether a program takes so much longer than the baseline that timing it once will do."""

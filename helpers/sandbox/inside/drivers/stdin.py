@@ -4,6 +4,7 @@ The expected output is no part of the inputs. The parent compares, so a program 
 """
 
 import struct
+from collections.abc import Callable
 
 #: A script defines no function: it runs from the top when it is called.
 FUNCTION = None
@@ -13,23 +14,23 @@ SUPPLIED = ("input", "print")
 _LENGTH = struct.Struct("<I")
 
 
-def decode(inputs):
+def decode(inputs: bytearray) -> list[str]:
     """Return the lines of the standard input."""
     return bytes(inputs).decode("utf-8").splitlines()
 
 
-def call(program, lines):
+def call(program: Callable[[dict], None], lines: list[str]) -> list[str]:
     """Run the script on these lines; return the pieces of text that it printed."""
     unread = iter(lines)
     printed = []
 
-    def read_line(prompt=""):
+    def read_line(prompt: object = "") -> str:
         """Return the next line, as `input` does. A prompt is not printed."""
         for line in unread:
             return line
         raise EOFError("EOF when reading a line")
 
-    def write(*values, sep=" ", end="\n", file=None, flush=False):
+    def write(*values, sep: str | None = " ", end: str | None = "\n", file: object = None, flush: bool = False) -> None:
         """Print to the standard output, as `print` does. There is no other file to print to."""
         separator = " " if sep is None else sep
         ending = "\n" if end is None else end
@@ -39,7 +40,7 @@ def call(program, lines):
     return printed
 
 
-def encode(printed, lines):
+def encode(printed: list[str], lines: list[str]) -> bytes:
     """Return the printed text in UTF-8, preceded by its length, since the sandbox fills answers up with zeros."""
     text = "".join(printed).encode("utf-8", "replace")
     return _LENGTH.pack(len(text)) + text
