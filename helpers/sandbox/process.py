@@ -58,6 +58,7 @@ class SandboxedProcess:
         self.driver = driver
         self.limits = limits
         self.exit_status = None
+        self.clock_at_load = 0.0
         self.cpu_seconds = 0.0
         self.pid = self._start()
         os.set_blocking(self.to_process, False)

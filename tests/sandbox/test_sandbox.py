@@ -40,6 +40,7 @@ def printed(outcome):
         ("", "", ""),
         ("print('\\u00e9\\u20ac')", "", "é€\n"),
         ("print(input() + '\\0')", "x\0", "x\0\0\n"),
+        ("print([input() for _ in range(3)])", "a\u2028b\r\n\nc", "['a\\u2028b', '', 'c']\n"),
     ],
 )
 def test_a_script_answers_with_what_it_prints(scripts, policy, source, text, expected):

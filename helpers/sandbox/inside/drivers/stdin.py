@@ -15,8 +15,12 @@ _LENGTH = struct.Struct("<I")
 
 
 def decode(inputs: bytearray) -> list[str]:
-    """Return the lines of the standard input."""
-    return bytes(inputs).decode("utf-8").splitlines()
+    """Return the lines of the standard input. A line ends with a newline, or with a carriage return and a newline."""
+    text = bytes(inputs).decode("utf-8")
+    lines = text.replace("\r\n", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()  # no line follows the last newline
+    return lines
 
 
 def call(program: Callable[[dict], None], lines: list[str]) -> list[str]:
@@ -30,11 +34,12 @@ def call(program: Callable[[dict], None], lines: list[str]) -> list[str]:
             return line
         raise EOFError("EOF when reading a line")
 
-    def write(*values, sep: str | None = " ", end: str | None = "\n", file: object = None, flush: bool = False) -> None:
+    def write(*values, sep: str | None = None, end: str | None = None, **_) -> None:
         """Print to the standard output, as `print` does. There is no other file to print to."""
         separator = " " if sep is None else sep
         ending = "\n" if end is None else end
-        printed.append(separator.join(map(str, values)) + ending)
+        line = separator.join(map(str, values))
+        printed.append(line + ending)
 
     program({"input": read_line, "print": write})
     return printed
