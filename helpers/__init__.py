@@ -40,6 +40,7 @@ _EXPORTS = {
     "get_task": "helpers.tasks",
     "list_tasks": "helpers.tasks",
     "register_task": "helpers.tasks",
+    "MatmulJudge": "helpers.tasks.matmul.judge",
     "evaluate": "helpers.evaluation",
     "compare": "helpers.evaluation",
     "sample_records": "helpers.evaluation",

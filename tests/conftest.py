@@ -1,4 +1,4 @@
-"""Shared fixtures: the embedded model, loaded once, and one sandbox.
+"""Shared fixtures: the embedded model, loaded once, and one judge of matmul programs.
 
 `helpers` fetches each name when it is first used, so this needs no torch (`make test-py`).
 """
@@ -44,6 +44,6 @@ def task():
 
 
 @pytest.fixture(scope="session")
-def sandbox():
-    with helpers.Sandbox() as sandbox:
-        yield sandbox
+def matmul_judge():
+    with helpers.MatmulJudge() as judge:
+        yield judge

@@ -1,8 +1,9 @@
-"""Runs code nobody trusts, in processes of its own, and says what it is worth."""
+"""Runs programs nobody trusts, each in a process of its own, and returns their answers as bytes."""
 
-from helpers.sandbox.examiner import BASELINE
-from helpers.sandbox.products import CONTRACTS
-from helpers.sandbox.sandbox import Sandbox
-from helpers.sandbox.trial import Verdict
+from helpers.sandbox.drivers import STDIN, Driver
+from helpers.sandbox.inside.drivers.stdin import printed_text
+from helpers.sandbox.outcome import Outcome, Status
+from helpers.sandbox.payload import Limits, Payload, Program
+from helpers.sandbox.sandbox import Sandbox, Worker
 
-__all__ = ["BASELINE", "CONTRACTS", "Sandbox", "Verdict"]
+__all__ = ["STDIN", "Driver", "Limits", "Outcome", "Payload", "Program", "Sandbox", "Status", "Worker", "printed_text"]

@@ -1,305 +1,251 @@
-"""The parent's side of the sandboxed processes: pipes, deadlines and the clock."""
+"""The parent's side of one sandboxed process: pipes, deadlines and the CPU clock."""
 
 import os
 import select
 import signal
-import socket
-import struct
-import subprocess
-import sys
-import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
-import numpy as np
+from helpers.sandbox.drivers import Driver
+from helpers.sandbox.inside import protocol
+from helpers.sandbox.outcome import NoAnswer, Status
+from helpers.sandbox.payload import Limits, Payload, Program
+from helpers.sandbox.starters import Starter
 
-#: The worker is started as a package of its own, so that nothing of `helpers` or of any package is in its memory.
-_COMMAND = [
-    sys.executable, "-I", "-S", "-E", "-B", "-c",
-    "import sys; sys.path.insert(0, sys.argv[1]); from inside.worker import main; main(sys.argv[2:])",
-    str(Path(__file__).parent),
-]  # fmt: skip
-#: Seconds one call may take, by its own clock and by ours, and how long its clock may stand still while we wait.
-CPU_LIMIT, WALL_LIMIT, STILL_LIMIT = 1.0, 20.0, 2.0
-_LONGEST_CODE = 1_000_000
-PATIENCE = 10.0  # seconds to wait for the zygote, which answers in one thousandth of that
-_SIGNALS = {
-    signal.SIGSYS: "it asked the system for something that pure Python does not need, and was stopped",
-    signal.SIGKILL: "it stopped answering",
-    signal.SIGXCPU: "it ran out of time",
-    signal.SIGSEGV: "it crashed the interpreter",
-    signal.SIGABRT: "it crashed the interpreter",
-    signal.SIGBUS: "it crashed the interpreter",
+_LONGEST_CODE = 1_000_000  # bytes
+_POLL_MILLISECONDS = 100
+_SMALLEST_PROGRESS = 1e-4  # CPU seconds; a process that used less while we waited stood still
+_LOWEST_PRIORITY = 19
+
+_CRASHED = (Status.CRASHED, "it crashed the interpreter")
+#: signal that ended a process -> the status of the run and its reason
+_ENDED_BY = {
+    signal.SIGSYS: (
+        Status.FORBIDDEN_CALL,
+        "it asked the system for something that pure Python does not need, and was stopped",
+    ),
+    signal.SIGXCPU: (Status.OUT_OF_TIME, "it ran out of time"),
+    signal.SIGKILL: (Status.EXITED, "it stopped answering"),
+    signal.SIGSEGV: _CRASHED,
+    signal.SIGABRT: _CRASHED,
+    signal.SIGBUS: _CRASHED,
+}
+#: status in the protocol -> status of the run
+_REPORTED = {
+    protocol.NOT_PARSED: Status.NOT_PARSED,
+    protocol.REFUSED: Status.REFUSED,
+    protocol.RAISED: Status.RAISED,
+    protocol.TOO_LONG: Status.WROTE_TOO_MUCH,
 }
 
 
-class Gone(Exception):
-    """The program gave no answer. kind: the byte with which its process said why; status: of waitpid, if it died."""
-
-    def __init__(self, reason, kind=b"", status=None):
-        super().__init__(reason)
-        self.kind, self.status = kind, status
-
-    @property
-    def forbidden(self):
-        """Whether the system stopped it at a call that is on no list."""
-        return self.status is not None and os.WIFSIGNALED(self.status) and os.WTERMSIG(self.status) == signal.SIGSYS
-
-
-def cpu_clock(pid):
-    """CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
+def cpu_clock(pid: int) -> float:
+    """Return the CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
     return time.clock_gettime((~pid) << 3 | 2)
 
 
-class Zygote:
-    """The exec'd process that forks a child for each call; several threads may ask at a time.
+class SandboxedProcess:
+    """A process that loads one program and gives one answer; it is killed when the `with` ends.
 
-    One for all of them: where things lie in memory changes a program's speed by some percent, and children of
-    one process have them in the same places.
-    """
-
-    def __init__(self):
-        self.lock, self.alive = threading.Lock(), True
-        self.control, theirs = socket.socketpair()
-        self.control.settimeout(PATIENCE)
-        try:
-            with theirs:
-                self.process = _start(["zygote"], stdin=theirs)
-        except OSError:
-            self.control.close()
-            raise
-
-    def _ask(self, message, descriptors=()):
-        with self.lock:
-            try:
-                socket.send_fds(self.control, [message], descriptors)
-                answer = self.control.recv(8, socket.MSG_WAITALL)
-            except OSError:
-                answer = b""
-            self.alive = self.alive and len(answer) == 8
-        if not self.alive:
-            raise OSError("the sandbox's process died")
-        return struct.unpack("<q", answer)[0]
-
-    def start(self, inbox, outbox, trusted):
-        """A process number. Raises OSError."""
-        pid = self._ask(b"T" if trusted else b"F", [inbox, outbox])
-        if pid < 0:
-            raise OSError(-pid, os.strerror(-pid))
-        return pid
-
-    def end(self, pid):
-        """Kill a process; returns the status it ended with."""
-        return self._ask(b"W" + struct.pack("<q", pid))
-
-    def close(self):
-        """End it and, with it, its children."""
-        with self.lock:
-            self.alive = False
-            self.control.close()
-            _stop(self.process)
-
-
-class Execs:
-    """Starts a new interpreter for each call: for level "policy", where a program could reach a zygote."""
-
-    def __init__(self):
-        self.processes, self.alive = {}, True
-
-    def start(self, inbox, outbox, trusted):
-        process = _start(["trusted" if trusted else "once"], stdin=inbox, stdout=outbox)
-        self.processes[process.pid] = process
-        return process.pid
-
-    def end(self, pid):
-        process = self.processes.pop(pid)
-        os.kill(pid, signal.SIGKILL)
-        code = process.wait()
-        return -code if code < 0 else code << 8
-
-    def close(self):
-        for pid in list(self.processes):
-            self.end(pid)
-
-
-def _start(arguments, **pipes):
-    return subprocess.Popen(
-        [*_COMMAND, *arguments], env={}, cwd="/", start_new_session=True, stderr=subprocess.DEVNULL, **pipes
-    )
-
-
-def _stop(process):
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-
-
-#: level -> what makes its processes
-LEVELS = {"os": Zygote, "policy": Execs}
-
-
-class Call:
-    """One process that loads one program and answers one product, ended when the `with` ends.
-
-    core: the processor that it keeps to. Methods raise Gone where the program fails, OSError where the sandbox does.
+    core: the processor core that it keeps to. Methods raise NoAnswer where the program fails, and OSError where the
+    sandbox does.
     """
 
     trusted = False
 
-    def __init__(self, starter, core):
-        self.starter, self.ended = starter, None
-        inbox, self.to_child = os.pipe()
-        try:
-            self.from_child, outbox = os.pipe()
-        except OSError:
-            os.close(inbox)
-            os.close(self.to_child)
-            raise
-        try:
-            self.pid = starter.start(inbox, outbox, self.trusted)
-        except OSError:
-            os.close(self.to_child)
-            os.close(self.from_child)
-            raise
-        finally:
-            os.close(inbox)
-            os.close(outbox)
-        os.set_blocking(self.to_child, False)
-        self.deadline = time.monotonic() + WALL_LIMIT
+    def __init__(self, starter: Starter, core: int, driver: Driver, limits: Limits):
+        self.starter = starter
+        self.driver = driver
+        self.limits = limits
+        self.exit_status = None
+        self.clock_at_load = 0.0
+        self.cpu_seconds = 0.0
+        self.pid = self._start()
+        os.set_blocking(self.to_process, False)
+        self.deadline = time.monotonic() + limits.wall_seconds
         with suppress(OSError):  # a host may forbid it, and only noise comes of that
             os.sched_setaffinity(self.pid, {core})
 
-    def __enter__(self):
+    def __enter__(self) -> "SandboxedProcess":
         return self
 
-    def __exit__(self, *_):
-        os.close(self.to_child)
-        os.close(self.from_child)
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the process and close its pipes."""
+        os.close(self.to_process)
+        os.close(self.from_process)
         self._end()
 
-    def _end(self):
-        if self.ended is None:
-            self.ended = self.starter.end(self.pid)
-        return self.ended
+    def compile(self, program: Program) -> None:
+        """Send a program, and keep in it the code that the process made of its text."""
+        code = program.code.get(self.driver)
+        content = program.text if code is None else code
+        header = protocol.PROGRAM_HEADER.pack(program.policy, code is not None, len(content))
+        with suppress(BrokenPipeError):  # it may have said why before it ended
+            self._send(header + content)
+        self._expect(protocol.COMPILED)
+        (size,) = protocol.CODE_HEADER.unpack(self.read(protocol.CODE_HEADER.size))
+        if size > _LONGEST_CODE:
+            raise NoAnswer(Status.REFUSED, "the program is too long")
+        new_code = self.read(size)
+        if code is None:
+            program.code[self.driver] = new_code
 
-    def clock(self):
-        """CPU seconds used so far."""
+    def load(self) -> None:
+        """Run the program's top level. The process waited until now, so the time from here on is the program's."""
+        self.clock_at_load = self.clock()
+        self.write(protocol.GO)
+        self._expect(protocol.LOADED)
+
+    def answer(self, inputs: bytes) -> bytes:
+        """Send the inputs and return the answer: exactly as many bytes as the limits say, and not one more."""
+        self.send_inputs(inputs)
+        self._expect(protocol.ANSWER)
+        answer = self.read(self.limits.answer_bytes)
+        with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
+            os.setpriority(os.PRIO_PROCESS, self.pid, _LOWEST_PRIORITY)
+        self.cpu_seconds = self.clock() - self.clock_at_load
+        os.set_blocking(self.from_process, False)
+        with suppress(BlockingIOError):
+            if os.read(self.from_process, 1):
+                raise NoAnswer(Status.WROTE_TOO_MUCH, "it wrote more than its answer")
+        return answer
+
+    def send_inputs(self, inputs: bytes) -> None:
+        """Send the inputs after their size and that of the answer."""
+        self.write(protocol.INPUT_HEADER.pack(len(inputs), self.limits.answer_bytes) + inputs)
+
+    def clock(self) -> float:
+        """Return the CPU seconds that the process has used so far."""
         try:
             return cpu_clock(self.pid)
         except OSError:
             raise OSError("this system shows no CPU clock of another process") from None
 
-    def _gone(self):
-        """How it ended by itself, to be raised; it may still be about to."""
-        status = self._end()
-        how = _SIGNALS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else ""
-        return Gone(how or "it ended without an answer", status=status)
-
-    def _wait(self, descriptor, event):
-        poll = select.poll()  # select.select takes no descriptor beyond 1,023
-        poll.register(descriptor, event)
-        moved, used = time.monotonic(), self.clock()
-        while not poll.poll(100):
-            now, before, used = time.monotonic(), used, self.clock()
-            moved = now if used - before > 1e-4 else moved
-            if (used > CPU_LIMIT and not self.trusted) or now > self.deadline or now - moved > STILL_LIMIT:
-                raise Gone("it ran out of time")
-
-    def _send(self, data):
-        view = memoryview(data)
-        while view:
-            self._wait(self.to_child, select.POLLOUT)
-            view = view[os.write(self.to_child, view) :]
-
-    def write(self, data):
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
         try:
             self._send(data)
         except BrokenPipeError:
-            raise self._gone() from None
+            raise self._exited() from None
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
+        """Read exactly `size` bytes."""
         data = bytearray()
         while len(data) < size:
-            self._wait(self.from_child, select.POLLIN)
-            piece = os.read(self.from_child, size - len(data))
+            self._wait(self.from_process, select.POLLIN)
+            piece = os.read(self.from_process, size - len(data))
             if not piece:
-                raise self._gone()
+                raise self._exited()
             data += piece
         return bytes(data)
 
-    def _expect(self, good):
-        """Read the status `good`; raises Gone for any other."""
-        kind = self.read(1)
-        if kind == good:
+    def _start(self) -> int:
+        """Make both pipes, start the process on their other ends, and return its number."""
+        inbox, self.to_process = os.pipe()
+        try:
+            self.from_process, outbox = os.pipe()
+        except OSError:
+            os.close(inbox)
+            os.close(self.to_process)
+            raise
+        try:
+            return self.starter.start(inbox, outbox, self.driver, self.trusted)
+        except OSError:
+            os.close(self.to_process)
+            os.close(self.from_process)
+            raise
+        finally:
+            os.close(inbox)
+            os.close(outbox)
+
+    def _end(self) -> int:
+        """Kill the process, unless that was done before, and return its exit status."""
+        if self.exit_status is None:
+            self.exit_status = self.starter.end(self.pid)
+        return self.exit_status
+
+    def _exited(self) -> NoAnswer:
+        """Build the exception for a process that exited on its own, or is about to."""
+        exit_status = self._end()
+        signal_number = os.WTERMSIG(exit_status) if os.WIFSIGNALED(exit_status) else None
+        status, reason = _ENDED_BY.get(signal_number, (Status.EXITED, "it ended without an answer"))
+        return NoAnswer(status, reason)
+
+    def _wait(self, descriptor: int, event: int) -> None:
+        """Wait until a pipe is ready. Raises NoAnswer when one of the three limits on time is passed."""
+        poll = select.poll()  # select.select takes no descriptor beyond 1,023
+        poll.register(descriptor, event)
+        used = self.clock()
+        last_progress = time.monotonic()
+        while not poll.poll(_POLL_MILLISECONDS):
+            used_before = used
+            used = self.clock()
+            now = time.monotonic()
+            if used - used_before > _SMALLEST_PROGRESS:
+                last_progress = now
+            too_much_cpu = used > self.limits.cpu_seconds and not self.trusted
+            too_idle = now - last_progress > self.limits.idle_seconds
+            if too_much_cpu or too_idle or now > self.deadline:
+                raise NoAnswer(Status.OUT_OF_TIME, "it ran out of time")
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(self.to_process, select.POLLOUT)
+            view = view[os.write(self.to_process, view) :]
+
+    def _expect(self, success: bytes) -> None:
+        """Read the status `success`. Raises NoAnswer for any other, and OSError where the process had no lockdown."""
+        status = self.read(len(success))
+        if status == success:
             return
-        if kind not in ((b"S", b"P", b"N") if good == b"C" else (b"X",)):  # no program has run yet, or one has
-            raise Gone("it wrote what was not asked for")
-        reason = _printable(self.read(self.read(1)[0]))
-        if kind == b"N":
+        if status not in protocol.FAILURES[success]:
+            raise NoAnswer(Status.BROKE_PROTOCOL, "it wrote what was not asked for")
+        size = self.read(1)[0]
+        reason = _printable(self.read(size))
+        if status == protocol.NO_LOCKDOWN:
             raise OSError(reason)
-        raise Gone(reason, kind)
-
-    def compile(self, text, policy, is_code):
-        """Send a source, or code that `compile` made of one elsewhere; returns the code of a source."""
-        with suppress(BrokenPipeError):  # it may have said why before it ended
-            self._send(struct.pack("<??I", policy, is_code, len(text)) + text)
-        self._expect(b"C")
-        size = struct.unpack("<I", self.read(4))[0]
-        if size > _LONGEST_CODE:
-            raise Gone("the program is too long")
-        return self.read(size)
-
-    def load(self):
-        """Run the program's top level."""
-        self.started = self.clock()  # the child waits: whatever it uses from here on is the program's
-        self.write(b"G")
-        self._expect(b"R")
-
-    def answer(self, a, b, shape):
-        """The program's answer to the float64 matrices `a` and `b`: float64 of `shape`, and not a byte more."""
-        self.write(_inputs(a, b, shape))
-        self._expect(b"O")
-        answer = self.read(8 * shape[0] * shape[1])
-        with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
-            os.setpriority(os.PRIO_PROCESS, self.pid, 19)
-        self.seconds = self.clock() - self.started
-        os.set_blocking(self.from_child, False)
-        with suppress(BlockingIOError):
-            if os.read(self.from_child, 1):
-                raise Gone("it wrote more than its answer")
-        return np.frombuffer(answer).reshape(shape)
+        raise NoAnswer(_REPORTED[status], reason)
 
 
-class Probe(Call):
-    """A process that runs a program of our own on one pair of matrices, as often as it is asked to."""
+class RepeatedProcess(SandboxedProcess):
+    """A process that runs a program of our own on the same inputs, as often as it is asked to.
+
+    It has no limit on CPU time. Raises OSError where that program does not run.
+    """
 
     trusted = True
 
-    def begin(self, source, a, b):
-        """Load it. Raises OSError."""
+    def __init__(self, starter: Starter, core: int, driver: Driver, limits: Limits, payload: Payload):
+        super().__init__(starter, core, driver, limits)
         try:
-            self.compile(source.encode(), policy=True, is_code=False)
+            self.compile(payload.program)
             self.load()
-            self.write(_inputs(a, b, (a.shape[0], b.shape[1])))
-        except Gone as gone:
-            raise OSError(f"our own program does not run: {gone}") from gone
+            self.send_inputs(payload.draw_inputs())
+        except NoAnswer as failure:
+            self.close()
+            raise OSError(f"our own program does not run: {failure}") from failure
+        except OSError:
+            self.close()
+            raise
 
-    def time(self):
-        """CPU seconds of one product."""
-        self.deadline = time.monotonic() + WALL_LIMIT
+    def repeat(self) -> float:
+        """Call the program once more and return the CPU seconds that it took."""
+        self.deadline = time.monotonic() + self.limits.wall_seconds
         started = self.clock()
-        self.write(b".")
-        self.read(1)
+        try:
+            self.write(protocol.AGAIN)
+            self.read(len(protocol.ANSWER))
+        except NoAnswer as failure:
+            raise OSError(f"our own program did not answer: {failure}") from failure
         return self.clock() - started
 
 
-def _inputs(a, b, shape):
-    """The bytes of one call: the shapes of both operands and of the answer, then the operands, row after row."""
-    return struct.pack("<6I", *a.shape, *b.shape, *shape) + a.tobytes() + b.tobytes()
-
-
-def _printable(data):
-    """One line of text that a hostile process wrote, fit to be shown."""
+def _printable(data: bytes) -> str:
+    """Return one line of text, fit to be shown, from bytes that a hostile process wrote."""
     text = data.decode("utf-8", "replace")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split()) or "no reason given"
+    visible = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(visible.split()) or "no reason given"

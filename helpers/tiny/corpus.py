@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from helpers.tasks.math.problems import FAMILIES, draw_problem
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
+from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import wording_names
 
@@ -43,7 +43,7 @@ SECOND_THOUGHTS = (
     "Mind the order of the indices.",
     "No library is needed.",
 )
-MATMUL_WORDINGS = wording_names(CONTRACTS, "pretrain")
+MATMUL_WORDINGS = wording_names(CONTRACT_WORDINGS, "pretrain")
 MATH_WORDINGS = wording_names({name: family.wordings for name, family in FAMILIES.items()}, "pretrain")
 
 

@@ -23,10 +23,11 @@ import numpy as np
 
 from helpers.display import text_table
 from helpers.environment import hardware, versions
-from helpers.rewards.matmul import speed_reward
 from helpers.runtime import write_whole
-from helpers.sandbox import BASELINE, Sandbox, Verdict
-from helpers.sandbox.trial import Trial
+from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.speed import BASELINE
+from helpers.tasks.matmul.task import speed_reward
+from helpers.tasks.matmul.trial import Trial, Verdict
 from tests.sandbox.suite import load_honest
 
 GAP, FEWEST = 1.05, 15  # between neighbours; programs in the ranking
@@ -102,12 +103,12 @@ def reward(speedup):
     return speed_reward(Verdict(correct=True, speedup=speedup))
 
 
-def ladder(sandbox):
+def ladder(matmul_judge):
     """Honest programs of which each is GAP times as fast as the one before, by the median of nine judgements."""
     honest = load_honest()
-    runs = [[v.speedup for v in sandbox.judge_many(honest.values())] for _ in range(2)]
+    runs = [[v.speedup for v in matmul_judge.judge_many(honest.values())] for _ in range(2)]
     near = [name for name, *speeds in zip(honest, *runs) if 0.45 < statistics.mean(speeds) < 2.1]
-    runs = [[v.speedup for v in sandbox.judge_many([honest[name] for name in near])] for _ in range(9)]
+    runs = [[v.speedup for v in matmul_judge.judge_many([honest[name] for name in near])] for _ in range(9)]
     speeds = sorted((statistics.median(speeds), name) for name, *speeds in zip(near, *runs))
     chosen = []
     for speed, name in speeds:
@@ -131,27 +132,27 @@ def ranking(judge, programs, rounds):
     }
 
 
-def copies(sandbox, source, groups):
+def copies(matmul_judge, source, groups):
     """How far the rewards of eight copies lie apart, in each of `groups` batches."""
     found = []
     for _ in range(groups):
-        rewards = [reward(verdict.speedup) for verdict in sandbox.judge_many([source] * 8)]
+        rewards = [reward(verdict.speedup) for verdict in matmul_judge.judge_many([source] * 8)]
         found.append(max(rewards) - min(rewards))
     return {"copies_median": statistics.median(found), "copies_worst": max(found)}
 
 
-def costs(sandbox, rounds):
+def costs(matmul_judge, rounds):
     """Milliseconds of a call and candidates a second, the median and the best of the rounds."""
     honest = load_honest()
     mix = [honest[name] for name in MIX] * 4
-    sandbox.judge_many(mix)
+    matmul_judge.judge_many(mix)
     rates = []
     for _ in range(rounds):
         started = time.perf_counter()
-        assert all(verdict.correct for verdict in sandbox.judge_many(mix))
+        assert all(verdict.correct for verdict in matmul_judge.judge_many(mix))
         rates.append(len(mix) / (time.perf_counter() - started))
-    examiner = sandbox.examiners[0]
-    trial, calls = Trial(BASELINE, sandbox.rng), []
+    examiner = matmul_judge.examiners[0]
+    trial, calls = Trial(BASELINE, matmul_judge.rng), []
     for _ in range(200):
         started = time.perf_counter()
         examiner._call(trial, (4, 4, 4), exact=True)
@@ -174,14 +175,14 @@ def beside(programs):
 
 
 def run(rounds):
-    with Sandbox() as sandbox:
-        found = {"costs": {"sandbox": costs(sandbox, rounds)}}
-        chosen = ladder(sandbox)
+    with MatmulJudge() as matmul_judge:
+        found = {"costs": {"sandbox": costs(matmul_judge, rounds)}}
+        chosen = ladder(matmul_judge)
         programs = list(chosen.values())
         found["costs"] |= beside(programs)
         found["programs"], found["ranking"] = list(chosen), []
         ways = {
-            "sandbox": lambda programs: [verdict.speedup for verdict in sandbox.judge_many(programs)],
+            "sandbox": lambda programs: [verdict.speedup for verdict in matmul_judge.judge_many(programs)],
             "exec and SIGALRM": in_process,
             "new interpreter": fresh_interpreters,
         }
@@ -190,7 +191,7 @@ def run(rounds):
                 for name, judge in ways.items():
                     row = {"burners": count, "way": name, **ranking(judge, programs, rounds)}
                     if name == "sandbox":
-                        row |= copies(sandbox, load_honest()["zip_list"], 2 * rounds)
+                        row |= copies(matmul_judge, load_honest()["zip_list"], 2 * rounds)
                     found["ranking"].append(row)
                     print(json.dumps(row), flush=True)
     return found

@@ -14,7 +14,8 @@ from helpers.display import text_table
 from helpers.environment import hardware
 from helpers.rewards import extract_code
 from helpers.runtime import ROOT
-from helpers.sandbox import Sandbox
+from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.task import MatmulTask
 from tests.sandbox import suite, test_fuzz
 
 
@@ -43,8 +44,8 @@ def one(name):
     """Judge one exploit without either wall and print what it achieved."""
     (exploit,) = [e for e in suite.load_exploits() if e.id == name]
     with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
-        with Sandbox(workers=1, level="policy") as sandbox:
-            outcomes = suite.attack(sandbox, place, [exploit], policy=False)
+        with MatmulJudge(workers=1, level="policy") as judge:
+            outcomes = suite.attack(judge, place, [exploit], policy=False)
         print("outcome:", next((o.success for o in outcomes if o.success), ""), flush=True)
 
 
@@ -73,15 +74,15 @@ def main():
     python = f"Python {sys.version.split()[0]}"
     print(f"{len(exploits)} exploits, {len(honest)} honest programs; {python}, {hardware()}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
-        with Sandbox() as sandbox:
+        with MatmulJudge() as judge:
             columns = {
-                "both walls, all dresses": suite.attack(sandbox, place, programs, True, all_dresses),
+                "both walls, all dresses": suite.attack(judge, place, programs, True, all_dresses),
                 "second alone, all dresses": suite.attack(
-                    sandbox, place, suite.second_wall(programs), False, all_dresses
+                    judge, place, suite.second_wall(programs), False, all_dresses
                 ),
             }
-        with Sandbox(level="policy") as sandbox:
-            columns["first alone"] = suite.attack(sandbox, place, programs)
+        with MatmulJudge(level="policy") as judge:
+            columns["first alone"] = suite.attack(judge, place, programs)
     if arguments.bare:
         columns["neither"] = bare(programs)
     print(table(columns))
@@ -90,13 +91,14 @@ def main():
             print(f"  {name}: {outcome.exploit.id} {outcome.variant}: {outcome.success}")
     left_out = [e.id for e in programs if e not in suite.second_wall(programs)]
     print(f"\nFor the policy alone to refuse, so left out of the second column: {', '.join(left_out)}")
-    with Sandbox() as sandbox:
+    with MatmulJudge() as judge:
         texts = [extract_code(exploit.text) for exploit in exploits if exploit.text]
-        paid = sum(verdict.correct for verdict in sandbox.judge_many([text for text in texts if text]))
-        refused = [n for n, v in zip(honest, sandbox.judge_many(honest.values())) if not v.correct]
+        paid = sum(verdict.correct for verdict in judge.judge_many([text for text in texts if text]))
+        refused = [n for n, v in zip(honest, judge.judge_many(honest.values())) if not v.correct]
     print(f"Texts around programs that were paid: {paid} of {len(texts)}")
     print(f"Honest programs refused: {len(refused)} of {len(honest)} {' '.join(refused)}")
-    code, correct = test_fuzz.fuzz(arguments.fuzz, seed=2)
+    task = MatmulTask()
+    code, correct = test_fuzz.fuzz(task, arguments.fuzz, seed=2)
     print(f"Fuzzed completions: {arguments.fuzz}, of which {code} held code and {correct} were correct; no exception")
 
 

@@ -170,15 +170,15 @@ class Outcome:
     success: str
 
 
-def attack(sandbox, place, exploits, policy=True, dress=lambda exploit: {"": exploit.source}):
+def attack(judge, place, exploits, policy=True, dress=lambda exploit: {"": exploit.source}):
     """One `Outcome` for every program that `dress` makes of each exploit, judged as one batch.
 
-    policy: as for `Sandbox.judge_many`. Raises AssertionError if an honest program fares otherwise after it.
+    policy: as for `MatmulJudge.judge_many`. Raises AssertionError if an honest program fares otherwise after it.
     """
     programs = [(e, name, place.place(source)) for e in exploits for name, source in dress(e).items()]
-    verdicts = sandbox.judge_many([source for *_, source in programs] + [REFERENCE], policy)
+    verdicts = judge.judge_many([source for *_, source in programs] + [REFERENCE], policy)
     reference = verdicts.pop()
-    assert reference.correct and sandbox.judge(REFERENCE).correct, "an honest program suffered"
+    assert reference.correct and judge.judge(REFERENCE).correct, "an honest program suffered"
     touched = place.touched()
     outcomes = []
     for (exploit, name, source), verdict in zip(programs, verdicts):
@@ -186,7 +186,7 @@ def attack(sandbox, place, exploits, policy=True, dress=lambda exploit: {"": exp
         if (
             success and verdict.correct and exploit.honest
         ):  # only its speed; one measurement on a busy machine may be off
-            again, reference_again = sandbox.judge_many([source, REFERENCE], policy)
+            again, reference_again = judge.judge_many([source, REFERENCE], policy)
             success = _success(exploit, again, reference_again)
         outcomes.append(Outcome(exploit, name, verdict, success))
     if touched:

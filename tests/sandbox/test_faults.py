@@ -11,16 +11,19 @@ import time
 
 import pytest
 
-from helpers import Sandbox, UserError
-from helpers.rewards.matmul import Judge
+from helpers import MatmulJudge, MatmulTask, UserError
 from helpers.runtime import ROOT
-from helpers.sandbox import BASELINE
 from helpers.sandbox.inside.lockdown import filter_program
+from helpers.tasks.matmul.speed import BASELINE
 from tests.disk import full_disk
 from tests.process import children, descriptors, is_running
 from tests.sandbox.suite import REFERENCE
 
 ENDLESS = "def matmul(A, B):\n  while True: pass"
+
+
+def zygote_of(judge):
+    return judge.sandbox.starter
 
 
 @pytest.fixture
@@ -36,80 +39,80 @@ def nothing_left():
 
 @pytest.mark.parametrize("level", ["os", "policy"])
 def test_nothing_is_left_behind(nothing_left, level):
-    with Sandbox(level=level) as sandbox:
-        sandbox.judge_many([BASELINE, ENDLESS, "import numpy", "def matmul(A, B): return 1 / 0"] * 2)
+    with MatmulJudge(level=level) as matmul_judge:
+        matmul_judge.judge_many([BASELINE, ENDLESS, "import numpy", "def matmul(A, B): return 1 / 0"] * 2)
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_killed_zygote_is_replaced(nothing_left, signal_number):
     """A lost process must not cost an honest program its verdict, between judgements or in the middle of one."""
-    with Sandbox(workers=2) as sandbox:
-        assert sandbox.judge(REFERENCE).correct
-        os.kill(sandbox.starter.process.pid, signal_number)
-        assert sandbox.judge(REFERENCE).correct
-        killer = threading.Timer(0.3, lambda: os.kill(sandbox.starter.process.pid, signal_number))
+    with MatmulJudge(workers=2) as matmul_judge:
+        assert matmul_judge.judge(REFERENCE).correct
+        os.kill(zygote_of(matmul_judge).process.pid, signal_number)
+        assert matmul_judge.judge(REFERENCE).correct
+        killer = threading.Timer(0.3, lambda: os.kill(zygote_of(matmul_judge).process.pid, signal_number))
         killer.start()
-        verdicts = sandbox.judge_many([REFERENCE] * 24)
+        verdicts = matmul_judge.judge_many([REFERENCE] * 24)
         killer.join()
         assert [v.correct for v in verdicts] == [True] * 24
 
 
 def test_a_stopped_zygote_is_replaced(nothing_left, monkeypatch):
-    monkeypatch.setattr("helpers.sandbox.process.PATIENCE", 1.0)
-    with Sandbox(workers=1) as sandbox:
-        assert sandbox.judge(REFERENCE).correct
-        os.kill(sandbox.starter.process.pid, signal.SIGSTOP)
-        assert sandbox.judge(REFERENCE).correct
+    monkeypatch.setattr("helpers.sandbox.starters.ZYGOTE_TIMEOUT_SECONDS", 1.0)
+    with MatmulJudge(workers=1) as matmul_judge:
+        assert matmul_judge.judge(REFERENCE).correct
+        os.kill(zygote_of(matmul_judge).process.pid, signal.SIGSTOP)
+        assert matmul_judge.judge(REFERENCE).correct
 
 
 def test_a_zygote_killed_again_and_again(nothing_left):
     """Each time all that hung on it is closed, by whoever holds it: 132 descriptors once stayed open."""
-    with Sandbox(workers=4) as sandbox:
+    with MatmulJudge(workers=4) as matmul_judge:
         stop = threading.Event()
 
         def kill():
             while not stop.wait(0.15):
-                if sandbox.starter:
-                    os.kill(sandbox.starter.process.pid, signal.SIGKILL)
+                if zygote_of(matmul_judge):
+                    os.kill(zygote_of(matmul_judge).process.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
         try:
             for _ in range(4):
-                sandbox.judge_many([REFERENCE] * 8)
+                matmul_judge.judge_many([REFERENCE] * 8)
         finally:
             stop.set()
             killer.join()
-        assert all(v.correct for v in sandbox.judge_many([REFERENCE] * 4))
+        assert all(v.correct for v in matmul_judge.judge_many([REFERENCE] * 4))
 
 
 def test_a_killed_probe_is_replaced(nothing_left):
-    with Sandbox(workers=1) as sandbox:
-        assert sandbox.judge(REFERENCE).correct
-        os.kill(sandbox.examiners[0].probe.pid, signal.SIGKILL)
-        assert sandbox.judge(REFERENCE).correct
+    with MatmulJudge(workers=1) as matmul_judge:
+        assert matmul_judge.judge(REFERENCE).correct
+        os.kill(matmul_judge.examiners[0].probe.process.pid, signal.SIGKILL)
+        assert matmul_judge.judge(REFERENCE).correct
 
 
 def test_a_full_disk_is_no_matter(nothing_left):
     """Nothing is written: neither by the sandbox nor by its interpreter."""
     with full_disk() as fill:
         fill(0)
-        with Sandbox(workers=1) as sandbox:
-            assert sandbox.self_test() and sandbox.judge(REFERENCE).correct
+        with MatmulJudge(workers=1) as matmul_judge:
+            assert matmul_judge.self_test() and matmul_judge.judge(REFERENCE).correct
 
 
 def test_too_few_descriptors(nothing_left):
     """It says so, and goes on when there are some again."""
-    with Sandbox(workers=2) as sandbox:
-        assert sandbox.judge(REFERENCE).correct
+    with MatmulJudge(workers=2) as matmul_judge:
+        assert matmul_judge.judge(REFERENCE).correct
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() - 1, before[1]))
-            verdicts = sandbox.judge_many([REFERENCE] * 4)
+            verdicts = matmul_judge.judge_many([REFERENCE] * 4)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
         assert not any(v.judged for v in verdicts) and "Too many open files" in verdicts[0].reason
-        assert all(v.correct for v in sandbox.judge_many([REFERENCE] * 4))
+        assert all(v.correct for v in matmul_judge.judge_many([REFERENCE] * 4))
 
 
 def test_many_descriptors_in_use(nothing_left):
@@ -120,8 +123,8 @@ def test_many_descriptors_in_use(nothing_left):
     resource.setrlimit(resource.RLIMIT_NOFILE, (1400, before[1]))
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1200)]
     try:
-        with Sandbox(workers=1) as sandbox:
-            assert sandbox.judge(REFERENCE).correct
+        with MatmulJudge(workers=1) as matmul_judge:
+            assert matmul_judge.judge(REFERENCE).correct
     finally:
         for descriptor in held:
             os.close(descriptor)
@@ -139,19 +142,19 @@ def test_an_interrupted_cell(nothing_left):
     """Ctrl-C in the middle of a batch: back at once, and the next batch is judged as ever."""
     code = f"""
     import _thread, threading, time
-    from helpers import Sandbox
-    sandbox = Sandbox(workers=2)
-    assert sandbox.judge({REFERENCE!r}).correct
+    from helpers import MatmulJudge
+    matmul_judge = MatmulJudge(workers=2)
+    assert matmul_judge.judge({REFERENCE!r}).correct
     for wait in (0.05, 0.2, 0.5):
         threading.Timer(wait, _thread.interrupt_main).start()
         started = time.monotonic()
         try:
-            sandbox.judge_many([{ENDLESS!r}] * 40)
+            matmul_judge.judge_many([{ENDLESS!r}] * 40)
             print("not interrupted")
         except KeyboardInterrupt:
             print("took long" if time.monotonic() - started > wait + 3 else "ok")
-        print(sandbox.judge({REFERENCE!r}).correct)
-    sandbox.close()
+        print(matmul_judge.judge({REFERENCE!r}).correct)
+    matmul_judge.close()
     """
     assert run_alone(code) == ("ok\nTrue\n" * 3, 0)
 
@@ -159,12 +162,12 @@ def test_an_interrupted_cell(nothing_left):
 def test_a_killed_trainer_takes_its_sandbox_with_it(nothing_left):
     code = f"""
     import os, signal, threading
-    from helpers import Sandbox
-    sandbox = Sandbox(workers=2)
-    sandbox.judge({REFERENCE!r})
-    print(sandbox.starter.process.pid, flush=True)
+    from helpers import MatmulJudge
+    matmul_judge = MatmulJudge(workers=2)
+    matmul_judge.judge({REFERENCE!r})
+    print(matmul_judge.sandbox.starter.process.pid, flush=True)
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-    sandbox.judge_many([{ENDLESS!r}] * 4)
+    matmul_judge.judge_many([{ENDLESS!r}] * 4)
     """
     output, status = run_alone(code)
     assert status == -signal.SIGKILL
@@ -180,10 +183,10 @@ def test_without_proc(nothing_left):
     """Some containers have none: nothing but this test's own bookkeeping reads it."""
     code = f"""
     import os
-    from helpers import Sandbox
+    from helpers import MatmulJudge
     assert not os.path.exists("/proc/self")
-    with Sandbox() as sandbox:
-        print(sandbox.self_test(), sandbox.judge({REFERENCE!r}).correct)
+    with MatmulJudge() as matmul_judge:
+        print(matmul_judge.self_test(), matmul_judge.judge({REFERENCE!r}).correct)
     """
     before = (  # a mount namespace of its own, private, with an empty /proc
         "import ctypes; c = ctypes.CDLL(None); assert not c.unshare(0x20000) and not c.mount(b'none', b'/', None, "
@@ -200,9 +203,9 @@ def test_without_proc(nothing_left):
 def test_whoever_runs_it(nothing_left, who):
     """The walls need no privilege."""
     code = f"""
-    from helpers import Sandbox
-    with Sandbox() as sandbox:
-        print(sandbox.self_test(), sandbox.judge({REFERENCE!r}).correct)
+    from helpers import MatmulJudge
+    with MatmulJudge() as matmul_judge:
+        print(matmul_judge.self_test(), matmul_judge.judge({REFERENCE!r}).correct)
     """
     drop = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
     if "root" in who:  # empty the bounding set, then the others: PR_CAPBSET_DROP, capset
@@ -242,15 +245,15 @@ def test_without_seccomp(nothing_left):
     code = f"""
     from tests.sandbox.test_faults import without_seccomp
     without_seccomp()
-    from helpers import Sandbox, UserError
-    with Sandbox(workers=1) as sandbox:
+    from helpers import MatmulJudge, MatmulTask, UserError
+    with MatmulJudge(workers=1) as matmul_judge:
         try:
-            sandbox.self_test()
+            matmul_judge.self_test()
         except UserError as error:
             print(error)
-        print(sandbox.judge({REFERENCE!r}).judged)
-    with Sandbox(workers=1, level="policy") as sandbox:
-        print(sandbox.self_test())
+        print(matmul_judge.judge({REFERENCE!r}).judged)
+    with MatmulJudge(workers=1, level="policy") as matmul_judge:
+        print(matmul_judge.self_test())
     """
     output, status = run_alone(code, cwd=ROOT)
     lines = output.splitlines()
@@ -261,9 +264,10 @@ def test_without_seccomp(nothing_left):
 
 def test_a_judge_that_judges_nothing_stops_the_run(monkeypatch):
     """A batch of Nones would train on nothing for hours."""
-    judge = Judge()
-    with Sandbox(workers=1) as sandbox:
-        judge.started = sandbox
-        monkeypatch.setattr("helpers.sandbox.examiner.BASELINE", "def matmul(A, B): return 1 /")
-        with pytest.raises(UserError, match="No program could be judged: the sandbox failed: our own program"):
-            judge([f"```python\n{REFERENCE}\n```"])
+    task = MatmulTask(workers=1)
+    assert task.judge.workers == 1, "started before its baseline is broken"
+    task.judge.examiners.clear()
+    monkeypatch.setattr("helpers.tasks.matmul.speed.BASELINE", "def matmul(A, B): return 1 /")
+    with pytest.raises(UserError, match="No program could be judged: the sandbox failed: our own program"):
+        task.verdicts([f"```python\n{REFERENCE}\n```"])
+    task.close()

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from helpers.rewards import MATMUL_REWARDS
-from helpers.rewards.matmul import judge
+from helpers import MatmulTask
 from tests.process import children, descriptors, status
 from tests.sandbox.suite import load_exploits, load_honest
 
@@ -46,16 +45,16 @@ def completions(count, seed):
         yield text[:50_000]
 
 
-def fuzz(count, seed):
+def fuzz(task, count, seed):
     """Run `count` of them through the four rewards; returns how many were code, and how many correct."""
     source, code, correct = completions(count, seed), 0, 0
     for start in range(0, count, BATCH):
         batch = [next(source) for _ in range(min(BATCH, count - start))]
         messages = [[{"role": "assistant", "content": text, "thinking": ""}] for text in batch]
-        columns = [reward(prompts=[None] * len(batch), completions=messages) for reward in MATMUL_REWARDS]
+        columns = [reward(prompts=[None] * len(batch), completions=messages) for reward in task.reward_funcs]
         assert all(len(column) == len(batch) and all(map(math.isfinite, column)) for column in columns)
-        assert all(len(v.reason) <= 200 and v.reason.isprintable() for v in judge.verdicts.values())
-        code += sum(program is not None for program in judge.batch)
+        assert all(len(v.reason) <= 200 and v.reason.isprintable() for v in task.verdicts(messages))
+        code += sum(program is not None for program in task.programs(messages))
         correct += int(sum(columns[2]))
     return code, correct
 
@@ -63,11 +62,13 @@ def fuzz(count, seed):
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_fuzzed_completions(count):
     """0 exceptions, memory flat, no process or descriptor left."""
-    fuzz(BATCH, seed=0)  # starts the sandbox
+    task = MatmulTask()
+    fuzz(task, BATCH, seed=0)  # starts the sandbox
     gc.collect()
     before = set(children()), descriptors(), status("VmRSS")
-    code, correct = fuzz(count, seed=1)
+    code, correct = fuzz(task, count, seed=1)
     gc.collect()
     assert code > 0.15 * count and correct > 0.005 * count, "the fuzz no longer reaches the sandbox"
     assert set(children()) == before[0] and descriptors() == before[1]
     assert status("VmRSS") - before[2] < 40 * 2**20
+    task.close()

@@ -1,218 +1,215 @@
-"""Verdicts: their reasons, their order, their speed, and that none depends on luck or on a neighbour."""
+"""`Sandbox.run` with the driver for scripts: the way each run ends, and that none disturbs another."""
 
-import statistics
-import time
+import re
 
-import numpy as np
 import pytest
 
 from helpers import Sandbox, UserError
-from helpers.sandbox import BASELINE, canaries
-from helpers.sandbox.trial import Trial
-from tests.sandbox.suite import REFERENCE, load_exploits, load_honest
+from helpers.runtime import ROOT
+from helpers.sandbox import STDIN, Driver, Limits, Payload, Program, Status, printed_text
+from helpers.sandbox.sandbox import POLICY_LEVEL_WARNING
 
-HONEST = load_honest()
+ADDS = "total = 0\nfor _ in range(int(input())):\n    total += int(input())\nprint(total)\n"
+ENDLESS = "while True: pass"
+LIMITS = Limits(answer_bytes=1000)
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+def run(sandbox, source, text="", policy=True, limits=LIMITS):
+    return sandbox.run(STDIN, Payload(Program(source, policy), text.encode()), limits)
+
+
+def printed(outcome):
+    assert outcome.status is Status.ANSWERED and outcome.reason == ""
+    return printed_text(outcome.bytes)
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["with the policy", "all of Python"])
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        (ADDS, "3\n1\n2\n39\n", "42\n"),
+        (ADDS.replace("+=", "-="), "3\n1\n2\n39\n", "-42\n"),
+        ("print(*input('a prompt is not printed').split(), sep='-', end='!')", "a b c", "a-b-c!"),
+        ("if __name__ == '__main__':\n    print('as a script')", "", "as a script\n"),
+        ("", "", ""),
+        ("print('\\u00e9\\u20ac')", "", "é€\n"),
+        ("print(input() + '\\0')", "x\0", "x\0\0\n"),
+        ("print([input() for _ in range(3)])", "a\u2028b\r\n\nc", "['a\\u2028b', '', 'c']\n"),
+    ],
+)
+def test_a_script_answers_with_what_it_prints(scripts, policy, source, text, expected):
+    """Right or wrong is for the caller to say: the expected text never enters the process."""
+    outcome = run(scripts, source, text, policy)
+    assert printed(outcome) == expected
+    assert len(outcome.bytes) == LIMITS.answer_bytes and 0 < outcome.cpu_seconds < 1
 
 
 @pytest.mark.parametrize(
-    ("source", "reason"),
+    ("source", "status", "reason"),
     [
-        ("def matmul(A, B):\n  while True: pass", "out of time"),
-        ("while True: pass", "out of time"),
-        ("def matmul(A, B):\n  return [[0.0] * 10**11]", "Memory"),
-        ("def matmul(A, B):\n  return matmul(A, B)", "Recursion"),
-        ("def matmul(A, B) return", "SyntaxError"),
-        ("x = 1", "does not define a function matmul"),
-        ("import numpy\ndef matmul(A, B): pass", "numpy is not pure Python"),
-        ("def matmul(A, B):\n  return eval('1')", "eval is not allowed: write the program out"),
-        ("def matmul(A, B):\n  return open('x')", "the name open is not allowed"),
-        ("from math import sumprod\ndef matmul(A, B): pass", "math.sumprod is the inner product in C"),
-        ("def matmul(A, B): pass\ndef matmul(A, B): pass", "matmul is defined more than once"),
-        ("def matmul(A, B):\n  return None", "list of"),
-        ("def matmul(A, B):\n  return [[float('nan')] * len(B[0]) for _ in A]", "wrong product"),
-        ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "bool"),
-        ("def matmul(A, B):\n  return [[10**400] * len(B[0]) for _ in A]", "Overflow"),
-        ("def matmul(A, B):\n  raise ValueError('\\x1b[31m<b>\\u202e\\n' + 'x' * 10**6)", "<b>"),
-        ("\0", ""),
-        ("\udc80", ""),
-        ("(" * 5000 + ")" * 5000, ""),
-        ("", "does not define"),
-        ("#" + "x" * 20_000, "too long"),
+        (ENDLESS, Status.OUT_OF_TIME, "it ran out of time"),
+        ("import os\nos.fork()", Status.REFUSED, "importing os is not allowed"),
+        ("import sys\nsys.stdin.read()", Status.REFUSED, "importing sys is not allowed"),
+        ("open('x')", Status.REFUSED, "the name open is not allowed"),
+        ("print.__self__", Status.REFUSED, "the name __self__ is not allowed"),
+        ("print(1", Status.NOT_PARSED, "SyntaxError"),
+        ("print(1 / 0)", Status.RAISED, "ZeroDivisionError: division by zero"),
+        ("input()", Status.RAISED, "EOFError"),
+        ("print('x' * 1000)", Status.WROTE_TOO_MUCH, "its answer has more than 1000 bytes"),
+        ("while True: print('x' * 10**6)", (Status.RAISED, Status.OUT_OF_TIME), ""),
+        ("x = [0] * 10**11", Status.RAISED, "Memory"),
     ],
 )
-def test_reasons(sandbox, source, reason):
-    """Each failure is told apart in one line that is fit to be shown, and none takes the zygote with it."""
-    verdict = sandbox.judge(source)
-    assert verdict.judged and not verdict.correct and reason in verdict.reason
-    assert verdict.reason.isprintable() and 0 < len(verdict.reason) <= 200
-    assert sandbox.judge(BASELINE).correct
+def test_each_way_to_fail_has_its_status(scripts, source, status, reason):
+    outcome = run(scripts, source)
+    assert outcome.status in (status if isinstance(status, tuple) else (status,))
+    assert reason in outcome.reason and outcome.reason.isprintable()
+    assert outcome.bytes == b"" and outcome.cpu_seconds == 0 and not outcome.answered
+    assert printed(run(scripts, "print(input())", "still there")) == "still there\n"
 
 
-def test_a_hostile_neighbour_changes_nothing(sandbox):
-    hostile = ["def matmul(A, B):\n  while True: pass", "def matmul(A, B):\n  return [0.0] * 10**8", "matmul = 1 / 0"]
-    mixed = [program for other in hostile for program in (other, BASELINE)]
-    assert all(verdict.correct for verdict in sandbox.judge_many(mixed)[1::2])
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("import os\nos.fork()", Status.FORBIDDEN_CALL),
+        ("import socket\nsocket.socket()", Status.FORBIDDEN_CALL),
+        ("import os\nos._exit(0)", Status.EXITED),
+        ("import ctypes\nctypes.string_at(0)", Status.CRASHED),
+        ("import os\nos.write(1, b'O' + bytes(1001))", Status.WROTE_TOO_MUCH),
+        ("import os\nos.write(1, b'O' + bytes(1000) + b'O')", Status.WROTE_TOO_MUCH),
+        ("import os\nos.write(1, b'RO' + bytes(5000))", Status.BROKE_PROTOCOL),
+        ("import os\nos.write(1, b'N\\x04full')", Status.BROKE_PROTOCOL),
+        ("import os\nos.write(1, b'P\\x04text')", Status.BROKE_PROTOCOL),
+        ("import os\nos.write(1, b'?')", Status.BROKE_PROTOCOL),
+    ],
+)
+def test_the_system_holds_a_program_that_has_all_of_python(scripts, source, status):
+    """Without the policy nothing but the second wall and the protocol stand between a program and the host."""
+    assert run(scripts, source, policy=False).status is status
 
 
-def test_one_call_right_is_not_enough(sandbox):
-    """Sizes and values change from call to call, so an answer cannot be remembered or guessed."""
-    lucky = "def matmul(A, B):\n  return [[sum(a * b for a, b in zip(A[0], c)) for c in zip(*B)] for _ in A]"
-    assert not any(verdict.correct for verdict in sandbox.judge_many([lucky] * 20))
+@pytest.mark.parametrize("source", [ENDLESS, "import time\ntime.sleep(60)"])
+def test_limits_on_time(scripts, source):
+    """By its own clock, and by ours where its clock stands still; a caller may set less than the default."""
+    limits = Limits(answer_bytes=8, cpu_seconds=0.1, idle_seconds=0.3, wall_seconds=5)
+    outcome = run(scripts, source, policy=False, limits=limits)
+    assert outcome.status in (Status.OUT_OF_TIME, Status.FORBIDDEN_CALL)
 
 
-def test_whether_it_raises_does_not_depend_on_luck(sandbox):
-    """Swapped indices raise for some shapes and not for others; every judgement meets both."""
-    swapped = BASELINE.replace("B[t][j]", "B[j][t]")
-    assert {verdict.ran for verdict in sandbox.judge_many([swapped] * 40)} == {False}
+def test_a_limit_that_cannot_be_kept_is_refused():
+    with pytest.raises(UserError, match="cpu_seconds may be 3 at most; got 5"):
+        Limits(cpu_seconds=5)
 
 
-def test_speed_is_told_apart(sandbox):
-    """A program that does needless work is slower; the clock is the process's own."""
-    slow = BASELINE.replace("s += A[i][t] * B[t][j]", "s += A[i][t] * B[t][j] + 0 * t * t * t")
-    verdicts = sandbox.judge_many([slow, HONEST["op_mul"]] * 4)
-    assert max(v.speedup for v in verdicts[::2]) < min(v.speedup for v in verdicts[1::2])
-    assert all(1e-4 < v.cpu_seconds < 1 for v in verdicts)
+def test_the_inputs_are_drawn_once_the_program_has_loaded(scripts):
+    """A program that cannot be loaded never meets them; one that can meets them once."""
+    drawn = []
+
+    def inputs():
+        drawn.append(1)
+        return b"7"
+
+    for source in ("print(", "import os"):
+        assert not scripts.run(STDIN, Payload(Program(source), inputs), LIMITS).answered
+    assert not drawn
+    assert printed(scripts.run(STDIN, Payload(Program("print(input())"), inputs), LIMITS)) == "7\n" and len(drawn) == 1
 
 
-def test_plain_way_is_as_fast_as_itself(sandbox):
-    """Else a program earns or pays for being the baseline."""
-    speeds = [verdict.speedup for verdict in sandbox.judge_many([BASELINE] * 48)]
-    assert 0.9 < statistics.median(speeds) < 1.1, speeds
+def test_a_program_is_compiled_once(scripts):
+    """The second process gets the code of the first and does the same with it."""
+    program = Program(ADDS)
+    assert not program.compiled
+    for total in (1, 2):
+        outcome = scripts.run(STDIN, Payload(program, f"1\n{total}".encode()), LIMITS)
+        assert printed(outcome) == f"{total}\n" and program.compiled
 
 
-#: Work that could be done before the clock starts.
-EARLY = {
-    "module level": "for _ in range(10**6): pass\n{}",
-    "decorator": "def work(f):\n  for _ in range(10**6): pass\n  return f\n{}".replace("{}", "@work\n{}"),
-    "default argument": "def work():\n  for _ in range(10**6): pass\ndef other(x=work()): pass\n{}",
-    "class body": "class Work:\n  for _ in range(10**6): pass\n{}",
-    "annotation": "def work():\n  for _ in range(10**6): pass\ndef other(x: work()): pass\n{}",
-}
+def test_a_process_for_each_run(scripts):
+    """State that a program leaves behind would be there for the next."""
+    program = Program("import builtins\nprint(getattr(builtins, 'seen', 0))\nbuiltins.seen = 1", policy=False)
+    assert [printed(scripts.run(STDIN, Payload(program, b""), LIMITS)) for _ in range(3)] == ["0\n"] * 3
 
 
-@pytest.mark.parametrize("early", EARLY)
-def test_work_at_load_is_charged(sandbox, early):
-    """A million empty rounds, several times as long as the product takes: uncharged, tables are made there."""
-    late, plain = sandbox.judge_many([EARLY[early].format(REFERENCE.strip()), REFERENCE])
-    assert late.correct and late.speedup < 0.7 * plain.speedup
+DOUBLES = """
+FUNCTION = "double"
+SUPPLIED = ()
+
+def decode(inputs):
+    return int(inputs)
+
+def call(program, number):
+    return program(number)
+
+def encode(result, number):
+    if type(result) is not int:
+        raise ValueError("the result should be an integer")
+    return str(result).encode()
+"""
 
 
-def test_what_stands_under_main_neither_runs_nor_counts(sandbox):
-    demo = "\nif __name__ == '__main__':\n    import numpy\n    print(numpy.array(matmul([[1]], [[2]])))\n"
-    assert sandbox.judge(REFERENCE + demo).correct
-    assert not sandbox.judge(REFERENCE + demo.replace("==", "!=")).pure
+def test_a_task_brings_its_own_driver(tmp_path):
+    """One file is all that a task adds, and two drivers share a sandbox."""
+    path = tmp_path / "driver.py"
+    path.write_text(DOUBLES)
+    driver = Driver(path)
+    limits = Limits(answer_bytes=4)
+    with Sandbox(drivers=(STDIN, driver), workers=1) as sandbox:
+        for source, answer, reason in (
+            ("def double(x): return 2 * x", b"42\0\0", ""),
+            ("def double(x): return 10**9 * x", b"", "its answer has more than 4 bytes"),
+            ("def double(x): return 'x'", b"", "the result should be an integer"),
+            ("def twice(x): return 2 * x", b"", "the program does not define a function double"),
+            ("def double(x): return 1\ndef double(x): return 2", b"", "double is defined more than once"),
+            ("print(input())", b"", "the name input is not allowed"),
+        ):
+            outcome = sandbox.run(driver, Payload(Program(source), b"21"), limits)
+            assert (outcome.bytes, outcome.reason) == (answer, reason)
+        assert printed(run(sandbox, "print(input())", "a script")) == "a script\n"
 
 
-def test_order_is_kept(sandbox):
-    wrong = "def matmul(A, B): return 1"
-    for count in (0, 1, 5, 33):
-        programs = [REFERENCE if n % 3 else wrong for n in range(count)]
-        assert [v.correct for v in sandbox.judge_many(programs)] == [bool(n % 3) for n in range(count)]
-
-
-def test_time_limit_is_kept(sandbox):
-    """Eight programs that never end cost seconds and not minutes."""
-    started = time.monotonic()
-    sandbox.judge_many(["def matmul(A, B):\n  while True: pass"] * 8)
-    assert time.monotonic() - started < 60
-
-
-def test_a_slow_program_is_timed_once(sandbox):
-    """Its reward is at the floor anyway; five calls of it are checked all the same."""
-    slow = REFERENCE.replace(
-        "    return", "    for _ in range(6): [[x * y for x in row for y in range(64)] for row in A]\n    return"
-    )
-    (trial,) = sandbox._try([(slow, "rows")], policy=True)
-    assert trial.calls == 3 and len(trial.samples) == 1 and not trial.failure
-
-
-def test_timings_of_a_disturbed_machine():
-    """What counts are the calls in whose time the machine was left alone; if none was, what it was like is divided
-    out."""
-    trial = Trial("", np.random.default_rng(0))
-    trial.samples = [(0.030, 0.0015, 0.0015), (0.011, 0.0010, 0.0011), (0.010, 0.0010, 0.0010), (0.009, 0.0, 0.0010)]
-    assert trial.seconds(best=0.001) == 0.010
-    trial.samples = [(0.030, 0.0030, 0.0030), (0.033, 0.0030, 0.0030), (0.024, 0.0030, 0.0030)]
-    assert trial.seconds(best=0.001) == pytest.approx(0.010)
-    trial.samples = [(0.007, 0.0007, 0.0007), (0.010, 0.0010, 0.0010)]  # a lucky moment is no better machine
-    assert trial.seconds(best=0.001) == 0.010
-    trial.samples = []
-    assert trial.verdict("os", 0.001, 0.01).judged is False
-
-
-def test_self_test(sandbox):
-    """One line that says what was tried, and on what."""
-    line = sandbox.self_test()
-    assert line.startswith("sandbox self-test passed: level os, ") and "Python" in line and "\n" not in line
-
-
-@pytest.mark.parametrize("name", canaries.CANARIES)
-def test_every_canary_is_told_from_an_honest_program(sandbox, monkeypatch, name):
-    """A canary that fails for a reason of its own would pass everywhere: without its act it must be let through."""
-    if name in ("an endless loop", "NaN"):
-        pytest.skip("it has no act to leave out")
-    act = canaries._ACTS.get(name) or canaries.CANARIES[name].split("\n")[1 if "forged" in name else 2].strip()
-    harmless = canaries.CANARIES[name].replace(act, "pass")
-    assert harmless != canaries.CANARIES[name] and sandbox.judge_many([harmless], policy=False)[0].correct
-    monkeypatch.setitem(canaries.CANARIES, name, harmless)
-    with pytest.raises(UserError, match=f"not safe on this host, so nothing was run: it lets through: {name}"):
-        sandbox.self_test()
-
-
-@pytest.mark.parametrize("name", canaries.REFUSED)
-def test_self_test_notices_a_policy_with_a_hole(sandbox, monkeypatch, name):
-    monkeypatch.setitem(canaries.REFUSED, name, REFERENCE)
-    with pytest.raises(UserError, match=f"lets through: {name}"):
-        sandbox.self_test()
-
-
-def test_self_test_notices_a_judge_that_is_always_content(sandbox, monkeypatch):
-    monkeypatch.setattr("helpers.sandbox.examiner.is_product", lambda *_: True)
-    with pytest.raises(UserError, match="lets through: NaN"):
-        sandbox.self_test()
-
-
-def test_mistakes_of_a_caller_are_sentences(sandbox):
+def test_mistakes_of_a_caller_are_sentences(scripts, tmp_path):
+    with pytest.raises(UserError, match="no driver other.py: name it in Sandbox"):
+        scripts.run(Driver(tmp_path / "other.py"), Payload(Program(""), b""))
     for workers in (0, -1, 1.5, "2"):
         with pytest.raises(UserError, match="workers must be a whole number from 1 on"):
             Sandbox(workers=workers)
+    with pytest.raises(UserError, match="no sandbox level 'none': choose os or policy"):
+        Sandbox(level="none")
     with Sandbox(workers=1) as closed:
         pass
     with pytest.raises(UserError, match="This sandbox is closed"):
-        closed.judge(REFERENCE)
-    for sources in ([None], [b"x"]):
-        with pytest.raises(UserError, match="judges program texts"):
-            sandbox.judge_many(sources)
+        run(closed, ADDS)
 
 
-@pytest.mark.parametrize("level", ["os", "policy"])
-def test_no_status_of_the_wrong_stage_is_believed(level):
-    """A program that said the sandbox had failed was not judged at all, and a batch of them ended the run."""
-    liar = "import os\nos.write(1, b'N\\x04full')\n" + REFERENCE
-    with Sandbox(workers=1, level=level) as sandbox:
-        verdict, other = sandbox.judge_many([liar, liar.replace("N", "S", 1)], policy=False)
-    assert verdict.judged and other.parsed and not verdict.correct
-    assert verdict.reason == other.reason == "it wrote what was not asked for"
-
-
-def test_a_process_that_keeps_running_is_charged_for_what_it_did(sandbox):
-    """Its clock, read from outside, is up to date only at a tick: the luckiest read was a third too low."""
-    (spins,) = [exploit.source for exploit in load_exploits() if exploit.id == "H90"]
-    speeds = [v.speedup for v in sandbox.judge_many([spins] * 12 + [REFERENCE] * 12, policy=False)]
-    assert sorted(speeds[:12])[9] < 1.12 * sorted(speeds[12:])[6], speeds
-
-
-def test_unknown_level():
-    with pytest.raises(UserError, match="no sandbox level 'none': choose os or policy"):
-        Sandbox(level="none")
+def test_a_driver_that_does_not_load_is_a_failure_of_the_sandbox(tmp_path):
+    """It says nothing of the program, and it is said at once."""
+    path = tmp_path / "driver.py"
+    path.write_text("1 / 0")
+    with Sandbox(drivers=(Driver(path),), workers=1) as sandbox:
+        outcome = sandbox.run(Driver(path), Payload(Program(""), b""))
+    assert (
+        outcome.status is Status.SANDBOX_FAILED and outcome.reason == "the sandbox failed: the sandbox's process died"
+    )
 
 
 def test_level_policy(capsys):
-    """For hosts without seccomp, by name only: it says what it lacks, and so does every verdict."""
+    """For hosts without seccomp, by name only, and it says what it lacks."""
     with Sandbox(workers=1, level="policy") as sandbox:
-        assert canaries.LOST in capsys.readouterr().out
-        assert "level policy" in sandbox.self_test()
-        programs = [REFERENCE, "import numpy", "def matmul(A, B):\n  return [[0.0] * len(B[0]) for _ in A]", BASELINE]
-        verdicts = sandbox.judge_many(programs)
-    assert [v.correct for v in verdicts] == [True, False, False, True]
-    assert {v.level for v in verdicts} == {"policy"} and 0.8 < verdicts[3].speedup < 1.25
+        assert POLICY_LEVEL_WARNING in capsys.readouterr().out
+        assert printed(run(sandbox, ADDS, "1\n5")) == "5\n"
+        assert run(sandbox, "import os").status is Status.REFUSED
+        assert run(sandbox, ENDLESS).status is Status.OUT_OF_TIME
+
+
+def test_the_sandbox_knows_no_task():
+    """Another task brings a driver and changes nothing here."""
+    for path in (ROOT / "helpers" / "sandbox").rglob("*.py"):
+        text = path.read_text().lower().replace("lt matmul missing", "")  # the operator, in the policy
+        words = set(re.findall("[a-z]+", text))
+        assert not words & {"baseline", "matmul", "matrix", "matrices", "speedup"}, path

@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 
 from helpers import UserError, get_task
-from helpers.sandbox import CONTRACTS as SANDBOX_CONTRACTS
 from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.matmul.contracts import CONTRACTS
 from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, draw_prompt
+from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import wording_names
 from helpers.tiny.corpus import FAULTS, MATH_WORDINGS
@@ -49,34 +49,34 @@ def test_the_confirm_prompts_use_wordings_of_their_own(name):
 
 
 def test_pretraining_sees_every_wording():
-    for meanings in (CONTRACTS, {name: family.wordings for name, family in FAMILIES.items()}):
+    for meanings in (CONTRACT_WORDINGS, {name: family.wordings for name, family in FAMILIES.items()}):
         seen, unseen = (set(wording_names(meanings, split)) for split in ("train", "confirm"))
         assert set(wording_names(meanings, "pretrain")) == seen | unseen and not seen & unseen
 
 
 def test_every_prompt_states_name_arguments_contract_and_form():
     """A model cannot be blamed for what it was not told."""
-    sentences = [sentence for wordings in CONTRACTS.values() for sentence in wordings.all]
+    sentences = [sentence for wordings in CONTRACT_WORDINGS.values() for sentence in wordings.all]
     assert len(set(sentences)) == len(sentences) == 36
     for row in get_task("matmul").dataset("confirm", 64):
         text = row["prompt"][0]["content"]
-        (stated,) = (contract for contract, wordings in CONTRACTS.items() if any(s in text for s in wordings.all))
+        (stated,) = (name for name, wordings in CONTRACT_WORDINGS.items() if any(s in text for s in wordings.all))
         assert stated == row["contract"] and "matmul(A, B)" in text and "Python code block" in text
-    assert set(CONTRACTS) == set(SANDBOX_CONTRACTS)
+    assert set(CONTRACT_WORDINGS) == set(CONTRACTS)
     assert r"\boxed{}" in get_task("math").dataset("train", 1)[0]["prompt"][0]["content"]
 
 
-def test_answers_of_matmul_are_correct_programs(sandbox):
+def test_answers_of_matmul_are_correct_programs(matmul_judge):
     rows = get_task("matmul").dataset("monitor", 40)
-    assert all(verdict.correct for verdict in sandbox.judge_many(rows["answer"], contracts=rows["contract"]))
+    assert all(verdict.correct for verdict in matmul_judge.judge_many(rows["answer"], contracts=rows["contract"]))
     assert all(map(is_heldout, rows["answer"]))
 
 
-def test_no_answer_solves_more_than_its_contract(sandbox):
+def test_no_answer_solves_more_than_its_contract(matmul_judge):
     """One fixed program must not solve the set: here each is asked under every contract."""
     answers = get_task("matmul").dataset("monitor", 8)["answer"]
-    pairs = list(product(answers, SANDBOX_CONTRACTS))
-    verdicts = sandbox.judge_many([source for source, _ in pairs], contracts=[contract for _, contract in pairs])
+    pairs = list(product(answers, CONTRACTS))
+    verdicts = matmul_judge.judge_many([source for source, _ in pairs], contracts=[contract for _, contract in pairs])
     solved = [sum(v.correct for v in verdicts[n : n + 4]) for n in range(0, len(pairs), 4)]
     assert solved == [1] * len(answers)
 
@@ -128,47 +128,48 @@ def test_a_slip_is_one_off():
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_programs_without_faults_are_correct(sandbox, style):
+def test_programs_without_faults_are_correct(matmul_judge, style):
     rng = random.Random(style)
-    cases = [(contract, draw_program(rng, contract=contract, style=style)) for contract in [*SANDBOX_CONTRACTS] * 4]
+    cases = [(contract, draw_program(rng, contract=contract, style=style)) for contract in [*CONTRACTS] * 4]
     assert all(program.faults == () for _, program in cases)
-    verdicts = sandbox.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
+    verdicts = matmul_judge.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
     assert all(verdict.correct for verdict in verdicts), [v.reason for v in verdicts]
 
 
-def test_styles_differ_in_speed(sandbox):
+def test_styles_differ_in_speed(matmul_judge):
     """Speed can only be learned if there is something to choose."""
     rng = random.Random(0)
     programs = [draw_program(rng, style=style).source for style in STYLES for _ in range(3)]
-    speeds = [verdict.speedup for verdict in sandbox.judge_many(programs)]
+    speeds = [verdict.speedup for verdict in matmul_judge.judge_many(programs)]
     assert max(speeds) > 1.25 * min(speeds)
 
 
-def test_every_misconception_is_wrong(sandbox):
+def test_every_misconception_is_wrong(matmul_judge):
     """Alone or both together: two that cancel each other would pay for not understanding."""
     rng = random.Random(1)
     cases = []
-    for contract, style in product(SANDBOX_CONTRACTS, STYLES):
+    for contract, style in product(CONTRACTS, STYLES):
         drawn = [draw_program(rng, FaultRates(0.7, 0.7), contract, style) for _ in range(8)]
         cases += [(contract, program) for program in drawn if program.faults]
         assert {fault for program in drawn for fault in program.faults} <= set(misconceptions_of(style, contract))
-    verdicts = sandbox.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
+    verdicts = matmul_judge.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
     assert not any(verdict.correct for verdict in verdicts)
     assert len({program.faults for _, program in cases}) > 12
 
 
-def test_success_is_balanced_over_the_styles(sandbox):
+def test_success_is_balanced_over_the_styles(matmul_judge):
     """If one style were right more often, training could win by choosing it. Corpus programs, exact up to sampling."""
     rng = random.Random(2)
     rates = {}
     for style in STYLES:
-        cases = [(name, draw_program(rng, FAULTS.programs, name, style)) for name in [*SANDBOX_CONTRACTS] * 30]
-        verdicts = sandbox.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
+        cases = [(name, draw_program(rng, FAULTS.programs, name, style)) for name in [*CONTRACTS] * 30]
+        sources = [program.source for _, program in cases]
+        verdicts = matmul_judge.judge_many(sources, contracts=[name for name, _ in cases])
         rates[style] = sum(verdict.correct for verdict in verdicts) / len(verdicts)
     assert 0.1 < min(rates.values()) and max(rates.values()) < 0.3, rates
 
 
-def test_faults_are_many_and_mostly_fatal(sandbox):
+def test_faults_are_many_and_mostly_fatal(matmul_judge):
     """Beside the misconceptions there are slips of many kinds, several in one program, and all cheats."""
     rng = random.Random(5)
     programs = [draw_program(rng, FaultRates(slips=0.7, cheat=0.1)) for _ in range(1500)]
@@ -176,7 +177,7 @@ def test_faults_are_many_and_mostly_fatal(sandbox):
     assert set(CHEATS) <= kinds and len(kinds) >= 15
     assert any(len(set(program.faults)) >= 2 for program in programs)
     faulty = [program for program in programs if program.faults][:150]
-    verdicts = sandbox.judge_many([program.source for program in faulty])
+    verdicts = matmul_judge.judge_many([program.source for program in faulty])
     assert sum(verdict.correct for verdict in verdicts) < 0.2 * len(faulty)
 
 
@@ -185,7 +186,8 @@ def test_a_wish_leads_to_styles_that_fulfil_it():
     prompts = [draw_prompt(rng, "b_columns-2") for _ in range(200)]
     assert {prompt.wish for prompt in prompts} == set(WISHES)
     assert {prompt.contract for prompt in prompts} == {"b_columns"}
-    assert all(CONTRACTS["b_columns"].all[2] in prompt.text and prompt.wish in prompt.text for prompt in prompts)
+    sentence = CONTRACT_WORDINGS["b_columns"].all[2]
+    assert all(sentence in prompt.text and prompt.wish in prompt.text for prompt in prompts)
 
 
 @pytest.mark.parametrize(("size", "words"), [(0, "at least 1"), (10**6, "ask for fewer")])

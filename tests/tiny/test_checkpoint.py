@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from helpers import RolloutEngine, SamplingParams, get_task
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES
+from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES
 from helpers.tasks.split import is_heldout
 from helpers.tiny import train as tiny
 from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
@@ -101,7 +101,7 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
         batches.next()
     assert len(asked) > 10_000
     assert not any(map(is_heldout, asked)) and not any(map(is_heldout, answered))
-    wordings = [sentence for wordings in CONTRACTS.values() for sentence in wordings.all]
+    wordings = [sentence for wordings in CONTRACT_WORDINGS.values() for sentence in wordings.all]
     assert all(any(sentence in question for question in asked) for sentence in wordings)
     assert corpus_faults[0] == CorpusFaults() and corpus_faults[-1] == FAULTS
     assert 0.4 < corpus_faults.count(FAULTS) / len(corpus_faults) < 0.6

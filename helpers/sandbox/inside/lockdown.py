@@ -9,9 +9,11 @@ import errno
 import functools
 import os
 import resource
+import signal
 import struct
 
-MEMORY_BYTES, CPU_SECONDS = 512 * 2**20, 3
+MEMORY_BYTES = 512 * 2**20
+CPU_SECONDS = 3
 #: machine -> (its number for seccomp, the calls that a program in pure Python needs, those that fail).
 #: The parser itself tries to open the source of a syntax error, so opening fails and does not kill.
 SYSTEM_CALLS = {
@@ -25,9 +27,20 @@ SYSTEM_CALLS = {
     }),
 }  # fmt: skip
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVS = 1, 22, 38  # of prctl
+_SECCOMP_MODE_FILTER = 2
+_PROT_EXEC = 4
+
+#: Instructions of classic BPF: load a word; jump if equal; jump if any bit is set; return.
+_LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+#: Places in struct seccomp_data. An argument has two words, the low one first.
+_NUMBER, _ARCHITECTURE, _FIRST_LOW, _FIRST_HIGH, _THIRD_LOW = 0, 4, 16, 20, 32
+#: A step is an instruction, how many steps to jump if true and if false, and a number.
+_ALLOW = (_RETURN, 0, 0, 0x7FFF0000)
+_KILL = (_RETURN, 0, 0, 0x80000000)
+_FAIL = (_RETURN, 0, 0, 0x00050000 | errno.EACCES)
 
 
-def filter_program(machine):
+def filter_program(machine: str) -> bytes:
     """The seccomp filter for a machine, as bytes of classic BPF; default: kill the process.
 
     Allowed: reading descriptor 0, writing 1, memory that cannot be executed, ending. A call of another
@@ -38,34 +51,64 @@ def filter_program(machine):
     if machine not in SYSTEM_CALLS:
         raise OSError(f"there is no list of system calls for {machine} (x86_64 and aarch64 have one)")
     architecture, calls = SYSTEM_CALLS[machine]
-    load, equal, any_bit, give = 0x20, 0x15, 0x45, 0x06  # load a word; jump if ==; jump if any bit; return
-    allow, kill, denied = (give, 0, 0, 0x7FFF0000), (give, 0, 0, 0x80000000), (give, 0, 0, 0x00050000 | errno.EACCES)
-    number_at, architecture_at, first_low, first_high, third_low = 0, 4, 16, 20, 32  # in struct seccomp_data
-    code = [(load, 0, 0, architecture_at), (equal, 1, 0, architecture), kill, (load, 0, 0, number_at)]
+    steps = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_IF_EQUAL, 1, 0, architecture),
+        _KILL,
+        (_LOAD, 0, 0, _NUMBER),
+    ]
     for name, number in calls.items():
-        if name in ("read", "write"):
-            low = [(load, 0, 0, first_low), (equal, 0, 3, name == "write")]
-            body = [*low, (load, 0, 0, first_high), (equal, 0, 1, 0), allow, kill]
-        elif name == "mmap":
-            body = [(load, 0, 0, third_low), (any_bit, 1, 0, 4), allow, kill]  # PROT_EXEC
-        else:
-            body = [denied if name.startswith("open") else allow]
-        code += [(equal, 0, len(body), number), *body]
-    return b"".join(struct.pack("<HBBI", *step) for step in [*code, kill])
+        decision = _decision(name)
+        steps.append((_IF_EQUAL, 0, len(decision), number))
+        steps += decision
+    steps.append(_KILL)
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
-def lock_down(seccomp=True, endless=False):
+def _decision(name):
+    """The steps that decide on a system call of the list. They always return."""
+    if name in ("read", "write"):
+        descriptor = 1 if name == "write" else 0
+        return [
+            (_LOAD, 0, 0, _FIRST_LOW),
+            (_IF_EQUAL, 0, 3, descriptor),
+            (_LOAD, 0, 0, _FIRST_HIGH),
+            (_IF_EQUAL, 0, 1, 0),
+            _ALLOW,
+            _KILL,
+        ]
+    if name == "mmap":
+        return [(_LOAD, 0, 0, _THIRD_LOW), (_IF_ANY_BIT, 1, 0, _PROT_EXEC), _ALLOW, _KILL]
+    if name.startswith("open"):
+        return [_FAIL]
+    return [_ALLOW]
+
+
+def lock_down(seccomp: bool = True, endless: bool = False) -> None:
     """Give up memory and time beyond a limit, new files and processes, and all system calls but a few.
 
     seccomp: False leaves the last part out; endless: no limit on time. Raises OSError where the system cannot do it.
     """
-    limits = {"AS": MEMORY_BYTES, "CPU": CPU_SECONDS, "FSIZE": 0, "NOFILE": 2, "NPROC": 0, "CORE": 0}
-    if endless:
-        del limits["CPU"]
-    for name, limit in limits.items():
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
-    failed = _prctl(_SET_DEATH_SIGNAL, 9, 0, 0, 0) or _prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if failed or (seccomp and _prctl(_SET_SECCOMP, 2, ctypes.byref(this_filter()), 0, 0)):
+    _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    if not endless:
+        _limit(resource.RLIMIT_CPU, CPU_SECONDS)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_NOFILE, 2)
+    _limit(resource.RLIMIT_NPROC, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    _set(_SET_DEATH_SIGNAL, signal.SIGKILL, 0)
+    _set(_SET_NO_NEW_PRIVS, 1, 0)
+    if seccomp:
+        _set(_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(this_filter()))
+
+
+def _limit(kind, most):
+    resource.setrlimit(kind, (most, most))
+
+
+def _set(option, argument, pointer):
+    """Call prctl(2). Raises OSError."""
+    if _prctl(option, argument, pointer, 0, 0):
         raise OSError(ctypes.get_errno(), "this system lets no process limit its system calls (seccomp)")
 
 
@@ -74,7 +117,7 @@ class _SockFprog(ctypes.Structure):
 
 
 @functools.cache
-def this_filter():
+def this_filter() -> _SockFprog:
     """This machine's filter as the system takes it; made once, before the first fork."""
     code = filter_program(os.uname().machine)
     return _SockFprog(len(code) // 8, code)

@@ -1,7 +1,7 @@
 """The first wall: what counts as pure Python. An allow-list of syntax, names and modules, read before anything runs.
 
-It says what the task asks for. Safety does not rest on it: a program that gets round it meets
-the second wall, and its answers are checked all the same.
+Safety does not rest on it: a program that gets round it meets the second wall, and its answers are checked all the
+same.
 """
 
 import array
@@ -14,8 +14,10 @@ import math
 import operator
 import types
 import typing
+from collections.abc import Collection
 
-MAX_SOURCE, MAX_NODES = 20_000, 4_000  # characters; nodes of the syntax tree
+MAX_SOURCE = 20_000  # characters
+MAX_NODES = 4_000  # of the syntax tree
 
 
 class Refused(Exception):
@@ -118,97 +120,163 @@ CHEATS = {
 _REFUSED_NODES = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.MatchClass)
 
 
-def check_policy(tree):
-    """Raise `Refused` unless the program is pure Python. What stands under `if __name__ == "__main__":`, and so
-    would never run, is taken out of `tree` first."""
-    tree.body = [part for node in tree.body for part in (node.orelse if _only_as_script(node) else [node])]
+def check_policy(tree: ast.Module, function: str | None = None, supplied: Collection[str] = ()) -> None:
+    """Raise `Refused` unless the program is pure Python.
+
+    function: the name of the function that a program is there to define; None for a script. Where there is one,
+    whatever stands under `if __name__ == "__main__":`, and so would never run, is taken out of `tree` first.
+    supplied: names that the program is given beside `BUILTINS`.
+    """
+    if function is not None:
+        tree.body = _without_script_part(tree.body)
     nodes = list(ast.walk(tree))
     if len(nodes) > MAX_NODES:
         raise Refused("the program is too long")
-    if sum(_defines_matmul(node) for node in tree.body) > 1:
-        raise Refused("matmul is defined more than once")
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    stored |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    stored |= {getattr(node, "name", None) for node in nodes}  # functions, classes, except ... as
-    stored |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    definitions = [statement for statement in tree.body if _defines(statement, function)]
+    if len(definitions) > 1:
+        raise Refused(f"{function} is defined more than once")
+    names = _own_names(nodes) | set(supplied)
+    if function is None:
+        names.add("__name__")  # which says "__main__"
     attributes = ATTRIBUTES | _SPECIAL | (_own_attributes(nodes) - MACHINERY)
     for node in nodes:
         _check_identifiers(node)
-        _check_node(node, stored, attributes)
+        _check_node(node, names, attributes)
 
 
-def _only_as_script(node):
-    if not isinstance(node, ast.If):
+def _without_script_part(statements):
+    """Replace each `if __name__ == "__main__":` by what stands under its `else`."""
+    kept = []
+    for statement in statements:
+        if _runs_only_as_script(statement):
+            kept += statement.orelse
+        else:
+            kept.append(statement)
+    return kept
+
+
+def _runs_only_as_script(statement):
+    if not isinstance(statement, ast.If):
         return False
-    test = node.test
+    test = statement.test
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         test = test.values[0]
     return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")
 
 
-def _defines_matmul(node):
-    if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+def _defines(statement, function):
+    """Whether a statement defines `function`; a signature under @overload does not."""
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
         return False
-    return node.name == "matmul" and not any("overload" in ast.unparse(part) for part in node.decorator_list)
+    decorators = [ast.unparse(decorator) for decorator in statement.decorator_list]
+    is_overload = any("overload" in decorator for decorator in decorators)
+    return statement.name == function and not is_overload
+
+
+def _own_names(nodes):
+    """Names that the program itself binds."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        if isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        names.add(getattr(node, "name", None))  # functions, classes, except ... as, patterns
+    return names
 
 
 def _own_attributes(nodes):
     """Attributes that the program itself sets or that its classes define."""
-    names = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    names = set()
     for node in nodes:
-        for part in node.body if isinstance(node, ast.ClassDef) else ():
-            targets = part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", part)]
-            names |= {getattr(target, "id", getattr(target, "name", None)) for target in targets}
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                names |= _bound_in_class(statement)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "namedtuple":
-            names |= {word for part in ast.walk(node) if isinstance(part, ast.Constant) for word in _words(part.value)}
+            names |= _words(node)
     return names
 
 
-def _words(value):
-    return value.replace(",", " ").split() if isinstance(value, str) else ()
+def _bound_in_class(statement):
+    """Names that a statement in the body of a class binds."""
+    targets = [getattr(statement, "target", statement)]
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    names = set()
+    for target in targets:
+        name = getattr(target, "name", None)
+        names.add(getattr(target, "id", name))
+    return names
 
 
-def _check_node(node, stored, attributes):
+def _words(call):
+    """Words in the texts among the arguments of a call, as `namedtuple` splits its field names."""
+    words = set()
+    for node in ast.walk(call):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.update(node.value.replace(",", " ").split())
+    return words
+
+
+def _check_node(node, names, attributes):
+    """names, attributes: those that the program may read."""
     if isinstance(node, _REFUSED_NODES):
-        raise Refused(f"{type(node).__name__} is not needed for a matrix product")
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        names = [node.module or "."] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-        for name in names:
-            if name not in MODULES:
-                _refuse(name.split(".")[0], f"importing {name} is not allowed")
-        if "sumprod" in [alias.name for alias in node.names]:
-            _refuse("sumprod", "")
+        raise Refused(f"{type(node).__name__} is not allowed")
+    if isinstance(node, ast.ClassDef) and node.keywords:
+        raise Refused("a metaclass is not allowed")
+    if isinstance(node, ast.Import):
+        _check_import(node, [alias.name for alias in node.names])
+    if isinstance(node, ast.ImportFrom):
+        _check_import(node, [node.module or "."])
     if isinstance(node, ast.Attribute) and node.attr not in attributes:
-        root = node.value.id if isinstance(node.value, ast.Name) else ""
+        root = getattr(node.value, "id", "")
         _refuse(root if root in CHEATS else node.attr, f"the attribute {node.attr} is not allowed")
-    if isinstance(node, ast.Name) and node.id not in stored and node.id not in BUILTINS:
+    if isinstance(node, ast.Name) and node.id not in names and node.id not in BUILTINS:
         if hasattr(builtins, node.id) or node.id in CHEATS:
             _refuse(node.id, f"the name {node.id} is not allowed")
-    if isinstance(node, ast.ClassDef) and node.keywords:
-        raise Refused("a metaclass is not needed for a matrix product")
+
+
+def _check_import(node, modules):
+    for module in modules:
+        if module not in MODULES:
+            _refuse(module.split(".")[0], f"importing {module} is not allowed")
+    if any(alias.name == "sumprod" for alias in node.names):
+        _refuse("sumprod", "")
 
 
 def _refuse(name, otherwise):
-    raise Refused(CHEATS.get(name, otherwise).format(name))
+    """Raise `Refused` with the reason for a known cheat of this name, or with another."""
+    reason = CHEATS.get(name, otherwise)
+    raise Refused(reason.format(name))
 
 
 def _check_identifiers(node):
     """No double underscore in any name, wherever the grammar keeps one: `import x as`, `global`, `case`, ..."""
-    for value in vars(node).values() if not isinstance(node, ast.Constant) else ():
-        for name in value if isinstance(value, list) else [value]:
-            special = isinstance(name, str) and name.startswith("__") and name.endswith("__")
-            if special and name not in _SPECIAL and name != "__future__":
+    if isinstance(node, ast.Constant):
+        return
+    for value in vars(node).values():
+        identifiers = value if isinstance(value, list) else [value]
+        for name in identifiers:
+            is_special = isinstance(name, str) and name.startswith("__") and name.endswith("__")
+            if is_special and name not in _SPECIAL and name != "__future__":
                 raise Refused(f"the name {name} is not allowed")
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
-    module = MODULES[name if fromlist else name.partition(".")[0]]  # `import collections.abc` binds collections
+    """In place of `__import__`: the allowed modules and nothing else."""
+    # `import collections.abc` binds collections.
+    bound = name if fromlist else name.partition(".")[0]
+    module = MODULES[bound]
     for wanted in fromlist or ():
         if wanted != "*" and wanted not in vars(module):
             raise ImportError(f"cannot import name {wanted} from {name}")
     return module
 
 
-def scope_for_program():
-    """The global names of a program that keeps to the policy."""
-    return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": "program"}
+def scope_for_program(name: str) -> dict:
+    """Return the global names of a program that keeps to the policy. name: its `__name__`."""
+    return {"__builtins__": {**BUILTINS, "__import__": _import}, "__name__": name}

@@ -1,11 +1,10 @@
-"""The zygote that forks a process for each call, and what that process does.
+"""The zygote, which forks a process for each call, and what such a process does. `protocol` has the messages.
 
-The zygote waits on a socket (descriptor 0). Each process that it forks gives up its rights, reads
-one program, and then answers one matrix product with raw bytes. It is assumed to be hostile from the
-moment it runs the program: inputs, clock and checks all live in the parent.
+A process gives up its rights, compiles one program, runs its top level, then reads one input and writes one answer.
+A driver says what a program must define, and turns bytes into arguments and a result into bytes. The process is
+assumed to be hostile from the moment it runs the program: inputs, clock and checks all live in the parent.
 """
 
-import array
 import ast
 import builtins
 import errno
@@ -14,46 +13,55 @@ import marshal
 import os
 import signal
 import socket
-import struct
 import sys
+import types
 import unicodedata  # noqa: F401  (the parser wants it, and a child can open no file)
+from collections.abc import Callable
 
+from . import protocol
 from .lockdown import lock_down, this_filter
 from .policy import MAX_SOURCE, Refused, check_policy, scope_for_program
 
 
-def compiled(source, policy):
-    """The program as code, read by the policy if asked. Raises on any fault of the text."""
+def load_driver(path: str) -> types.ModuleType:
+    """Return the driver in this file, as a module."""
+    with open(path, "rb") as file:
+        text = file.read()
+    driver = types.ModuleType("driver")
+    exec(compile(text, path, "exec"), vars(driver))
+    return driver
+
+
+def compiled(source: str, policy: bool, driver: types.ModuleType) -> types.CodeType:
+    """Compile the program, checked against the policy if asked. Raises on any fault of the text."""
     if len(source) > MAX_SOURCE:
         raise Refused("the program is too long")
     tree = ast.parse(source, "program")
     if policy:
-        check_policy(tree)
+        check_policy(tree, driver.FUNCTION, driver.SUPPLIED)
     return compile(tree, "program", "exec")
 
 
-def load(code, policy):
-    """Run the program's top level; returns its `matmul`. Raises whatever that raises."""
-    scope = scope_for_program() if policy else {"__builtins__": builtins, "__name__": "program"}
+def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callable:
+    """Run the program's top level and return its function; for a script, return a function that runs it.
+
+    The script's function takes the names that the driver supplies. Raises whatever the program raises.
+    """
+    is_script = driver.FUNCTION is None
+    name = "__main__" if is_script else "program"
+    scope = scope_for_program(name) if policy else {"__builtins__": builtins, "__name__": name}
+    if is_script:
+
+        def run(supplied: dict) -> None:
+            scope.update(supplied)
+            exec(code, scope)
+
+        return run
     exec(code, scope)
-    if not callable(scope.get("matmul")):
-        raise Refused("the program does not define a function matmul")
-    return scope["matmul"]
-
-
-def to_bytes(result, rows, columns):
-    """The result as float64 bytes. Only exact built-in types count, so no method of the program's runs."""
-    if type(result) not in (list, tuple) or len(result) != rows:
-        raise ValueError(f"the result should be a list of {rows} rows")
-    flat = array.array("d")
-    for row in result:
-        if type(row) not in (list, tuple, array.array) or len(row) != columns:
-            raise ValueError(f"each row should be a list of {columns} numbers")
-        others = set(map(type, row)) - {int, float}
-        if others:
-            raise ValueError(f"an entry is a {others.pop().__name__}, not a number")
-        flat.extend(array.array("d", row))
-    return flat.tobytes()
+    function = scope.get(driver.FUNCTION)
+    if not callable(function):
+        raise Refused(f"the program does not define a function {driver.FUNCTION}")
+    return function
 
 
 def _read(size):
@@ -72,79 +80,91 @@ def _write(data):
         view = view[os.write(1, view) :]
 
 
-def _fail(kind, error):
+def _fail(status, error):
+    """Report why there is no answer, and exit."""
     text = str(error)
-    if not text or type(error) not in (Refused, ValueError, OSError):
+    is_sentence = text and type(error) in (Refused, ValueError, OSError)
+    if not is_sentence:
         text = f"{type(error).__name__}: {text}".strip(": ")
-    encoded = text.encode("utf-8", "replace")[:200]
-    _write(kind + bytes([len(encoded)]) + encoded)
+    reason = text.encode("utf-8", "replace")
+    reason = reason[: protocol.LONGEST_REASON]
+    size = bytes([len(reason)])
+    _write(status + size + reason)
     os._exit(0)
 
 
-def _matrix(rows, columns):
-    return memoryview(_read(8 * rows * columns)).cast("d", (rows, columns)).tolist()
+def serve_call(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -> None:
+    """Serve one program and one input, then exit.
 
-
-def serve_call(seccomp, trusted=False):
-    """Serve one program and one product; parent and child take turns, so that its clock stands still in between.
-
-    trusted: the program is our own, and computes its product again for each byte that comes.
+    trusted: the program is one of the project's own. It has no limit on time, and is called once for each AGAIN.
     """
     try:
         lock_down(seccomp, endless=trusted)
     except OSError as error:
-        _fail(b"N", error)
+        _fail(protocol.NO_LOCKDOWN, error)
     gc.disable()
-    policy, is_code, size = struct.unpack("<??I", _read(6))
-    text = _read(size)
-    try:
-        code = marshal.loads(text) if is_code else compiled(text.decode("utf-8"), policy)
-        made = b"" if is_code else marshal.dumps(code)  # for the next process
-    except Refused as error:
-        _fail(b"P", error)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
-        _fail(b"S", error)
-    _write(b"C" + struct.pack("<I", len(made)) + made)
-    _read(1)
-    try:
-        function = load(code, policy)
-    except BaseException as error:
-        _fail(b"X", error)
-    _write(b"R")
-    a_rows, a_columns, b_rows, b_columns, rows, columns = struct.unpack("<6I", _read(24))
-    a = _matrix(a_rows, a_columns)
-    b = _matrix(b_rows, b_columns)
+    function = _receive_program(driver)
+    inputs_size, answer_size = protocol.INPUT_HEADER.unpack(_read(protocol.INPUT_HEADER.size))
+    arguments = driver.decode(_read(inputs_size))
     while trusted:
-        _read(1)
-        function(a, b)
-        _write(b"O")
+        _read(len(protocol.AGAIN))
+        driver.call(function, arguments)
+        _write(protocol.ANSWER)
     try:
-        answer = to_bytes(function(a, b), rows, columns)
+        result = driver.call(function, arguments)
+        answer = driver.encode(result, arguments)
     except BaseException as error:
-        _fail(b"X", error)
-    _write(b"O" + answer)
+        _fail(protocol.RAISED, error)
+    if len(answer) > answer_size:
+        _fail(protocol.TOO_LONG, ValueError(f"its answer has more than {answer_size} bytes"))
+    _write(protocol.ANSWER + answer.ljust(answer_size, b"\0"))
     _read(1)  # until the parent has read the clock
     os._exit(0)
 
 
-def serve():
-    """Fork a child for each pair of descriptors; end the ones named, and say how they had ended."""
+def _receive_program(driver):
+    """Read a program, compile it and run its top level; return its function."""
+    policy, is_code, size = protocol.PROGRAM_HEADER.unpack(_read(protocol.PROGRAM_HEADER.size))
+    program = _read(size)
+    try:
+        code = marshal.loads(program) if is_code else compiled(program.decode("utf-8"), policy, driver)
+        code_for_parent = b"" if is_code else marshal.dumps(code)  # it saves the next process the work
+    except Refused as error:
+        _fail(protocol.REFUSED, error)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        _fail(protocol.NOT_PARSED, error)
+    header = protocol.CODE_HEADER.pack(len(code_for_parent))
+    _write(protocol.COMPILED + header + code_for_parent)
+    _read(len(protocol.GO))
+    try:
+        function = load(code, policy, driver)
+    except BaseException as error:
+        _fail(protocol.RAISED, error)
+    _write(protocol.LOADED)
+    return function
+
+
+def serve(drivers: list[types.ModuleType]) -> None:
+    """Fork a process for each pair of descriptors, and end processes and report their exit status, for ever."""
     control = socket.socket(fileno=0)
+    longest_message = len(protocol.END) + protocol.PROCESS_STATUS.size
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 9, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, longest_message, 2)
         if not message:
             return
-        if message in (b"F", b"T"):
-            answer = _fork(control, descriptors, trusted=message == b"T")
-        else:
-            pid = struct.unpack("<q", message[1:])[0]
+        request = message[:1]
+        if request == protocol.END:
+            (pid,) = protocol.PROCESS_STATUS.unpack(message[1:])
             os.kill(pid, signal.SIGKILL)
             answer = os.waitpid(pid, 0)[1]
-        control.sendall(struct.pack("<q", answer))
+        else:
+            driver = drivers[message[1]]
+            answer = _fork(control, descriptors, driver, trusted=request == protocol.FORK_TRUSTED)
+        control.sendall(protocol.PROCESS_STATUS.pack(answer))
 
 
-def _fork(control, descriptors, trusted):
-    """The new process's number, or an error's, negative."""
+def _fork(control, descriptors, driver, trusted):
+    """Fork a process on two pipe ends; return its number, or a negative error number."""
     try:
         # One descriptor is lost where this process has no room for it.
         pid = os.fork() if len(descriptors) == 2 else -errno.EMFILE
@@ -155,20 +175,26 @@ def _fork(control, descriptors, trusted):
         os.dup2(descriptors[0], 0)
         os.dup2(descriptors[1], 1)
         os.closerange(2, 4096)
-        serve_call(True, trusted)
+        serve_call(driver, seccomp=True, trusted=trusted)
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
 
 
-def main(arguments):
-    """zygote: fork on request. once, trusted: a process of its own for one call, or many, without seccomp."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted cell stops the parent, which closes the socket
+def main(arguments: list[str]) -> None:
+    """Run the zygote, or a process of its own without seccomp.
+
+    arguments: "zygote", "once" or "trusted", then the files of the drivers.
+    """
+    mode, *driver_paths = arguments
+    # An interrupted cell stops the parent, which closes the socket.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    drivers = [load_driver(path) for path in driver_paths]
     sys.path.clear()
     sys.stdin = sys.stdout = sys.stderr = None
-    if arguments != ["zygote"]:
+    if mode != "zygote":
         os.closerange(2, 4096)
-        serve_call(False, trusted=arguments == ["trusted"])
+        serve_call(drivers[0], seccomp=False, trusted=mode == "trusted")
     this_filter()
     gc.freeze()
-    serve()
+    serve(drivers)

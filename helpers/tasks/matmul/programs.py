@@ -350,7 +350,7 @@ def draw_program(
 ) -> Program:
     """Draw one program `def matmul(A, B)`.
 
-    contract: a name in `sandbox.CONTRACTS`. style: a name in `STYLES`; default: drawn. The slip rate of a choice
+    contract: a name in `contracts.CONTRACTS`. style: a name in `STYLES`; default: drawn. The slip rate of a choice
     depends on the style, so that programs of all styles slip equally often.
     """
     style = style or rng.choice(tuple(STYLES))

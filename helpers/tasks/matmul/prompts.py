@@ -20,8 +20,8 @@ REQUESTS = (
     "Give me a function matmul(A, B) that returns the product of A and B.",
     "Multiply two matrices as fast as you can with matmul(A, B).",
 )
-#: contract (`sandbox.CONTRACTS`) -> the ways to state it.
-CONTRACTS = {
+#: contract (`contracts.CONTRACTS`) -> the ways to state it.
+CONTRACT_WORDINGS = {
     "rows": Wordings(
         seen=(
             "A, B and the result are lists of rows.",
@@ -120,7 +120,7 @@ def draw_prompt(rng: random.Random, wording: str) -> Prompt:
     n, k, m = (rng.choice(SIZES) for _ in range(3))
     sentences = (
         rng.choice(REQUESTS),
-        CONTRACTS[contract].all[int(number)],
+        CONTRACT_WORDINGS[contract].all[int(number)],
         rng.choice(SIZES_SENTENCES).format(n=n, k=k, m=m),
         wish,
         FORMAT,

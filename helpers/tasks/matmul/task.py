@@ -15,11 +15,11 @@ from itertools import count
 from helpers.rewards.code import extract_code
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
-from helpers.sandbox import Sandbox as MatmulJudge
-from helpers.sandbox import Verdict
 from helpers.tasks.drawing import draw_dataset, make_row
+from helpers.tasks.matmul.judge import MatmulJudge
 from helpers.tasks.matmul.programs import STYLES, draw_program
-from helpers.tasks.matmul.prompts import CONTRACTS, WISHES, Prompt, draw_prompt
+from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, Prompt, draw_prompt
+from helpers.tasks.matmul.trial import Verdict
 from helpers.tasks.split import belongs_to
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Row, Task
 
@@ -92,8 +92,8 @@ class MatmulTask(Task):
         return {"task": self.name, "sandbox": self.level}
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw prompts. Beside the usual columns: contract (a name in `CONTRACTS`) and answer, a correct program."""
-        return draw_dataset(self.name, CONTRACTS, _draw_row, split, size, seed)
+        """Draw prompts. Beside the usual columns: contract (a name in `contracts.CONTRACTS`) and answer (a program)."""
+        return draw_dataset(self.name, CONTRACT_WORDINGS, _draw_row, split, size, seed)
 
     def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
         messages = [completion.message for completion in completions]
@@ -107,24 +107,24 @@ class MatmulTask(Task):
         if column != "cluster":
             return f"{column} {value}"
         contract, _, number = value.rpartition("-")
-        return CONTRACTS[contract].all[int(number)]
+        return CONTRACT_WORDINGS[contract].all[int(number)]
 
     # Rewards, in TRL's signature.
 
     def function_works(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
         """Pay 0.5 for a pure program that raises in none of the calls made, else -0.5."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, lambda verdict: 0.5 if verdict.ran and verdict.pure else -0.5)
+        return _scores(verdicts, works_reward)
 
     def no_cheating(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
         """Take 1 from a program that breaks the policy (numpy, torch, the clock, ...)."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, lambda verdict: -1.0 if is_refused(verdict) else 0.0)
+        return _scores(verdicts, policy_reward)
 
     def correctness_check(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
         """Pay 1 where every call returned the product, else 0."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, lambda verdict: float(verdict.correct))
+        return _scores(verdicts, correctness_reward)
 
     def speed_check(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
         """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct.
@@ -172,7 +172,7 @@ class MatmulTask(Task):
     def verdicts(self, completions, finish_reasons=None, contracts=None) -> list[Verdict]:
         """Return one verdict a completion. Raises UserError where the sandbox could judge no program at all.
 
-        contracts: for each completion a name in `CONTRACTS`; default: all "rows".
+        contracts: for each completion a name in `contracts.CONTRACTS`; default: all "rows".
         """
         programs = self.programs(completions, finish_reasons, contracts)
         present = sorted(set(programs) - {None})
@@ -246,6 +246,21 @@ def is_refused(verdict: Verdict) -> bool:
 def too_fast(verdict: Verdict) -> bool:
     """Whether a program is faster than anything in pure Python that we have seen."""
     return verdict.correct and verdict.speedup > BELIEVED_SPEEDUP
+
+
+def works_reward(verdict: Verdict) -> float:
+    """Return 0.5 for a pure program that raises in none of the calls made, else -0.5."""
+    return 0.5 if verdict.ran and verdict.pure else -0.5
+
+
+def policy_reward(verdict: Verdict) -> float:
+    """Return -1 for a refused program, else 0."""
+    return -1.0 if is_refused(verdict) else 0.0
+
+
+def correctness_reward(verdict: Verdict) -> float:
+    """Return 1 where every call returned the product, else 0."""
+    return float(verdict.correct)
 
 
 def speed_reward(verdict: Verdict) -> float:

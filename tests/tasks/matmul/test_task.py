@@ -5,8 +5,9 @@ import pytest
 from helpers import MatmulTask, UserError
 from helpers.rewards import extract_code
 from helpers.rollout.completion import Completion
-from helpers.sandbox import BASELINE, Verdict
+from helpers.tasks.matmul.speed import BASELINE
 from helpers.tasks.matmul.task import grade_of, is_refused, speed_reward, too_fast
+from helpers.tasks.matmul.trial import Verdict
 
 GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")

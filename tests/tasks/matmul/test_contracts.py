@@ -4,8 +4,9 @@ import statistics
 
 import pytest
 
-from helpers import UserError
-from helpers.sandbox import BASELINE, CONTRACTS, Sandbox
+from helpers import MatmulJudge, UserError
+from helpers.tasks.matmul.contracts import CONTRACTS
+from helpers.tasks.matmul.speed import BASELINE
 
 #: contract -> what to put around a product of lists of rows, so that it keeps the contract
 ADAPTED = {
@@ -17,32 +18,32 @@ ADAPTED = {
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_program_is_right_under_its_own_contract_only(sandbox, contract):
+def test_a_program_is_right_under_its_own_contract_only(matmul_judge, contract):
     """One fixed answer would else solve every prompt."""
     others = [name for name in CONTRACTS if name != contract]
-    assert sandbox.judge(ADAPTED[contract], contract).correct
-    verdicts = sandbox.judge_many([ADAPTED[contract]] * len(others), contracts=others)
+    assert matmul_judge.judge(ADAPTED[contract], contract).correct
+    verdicts = matmul_judge.judge_many([ADAPTED[contract]] * len(others), contracts=others)
     assert [verdict.judged and verdict.correct for verdict in verdicts] == [False] * len(others)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_speed_is_compared_for_the_same_product(sandbox, contract):
+def test_speed_is_compared_for_the_same_product(matmul_judge, contract):
     """A transposition is one pass over 64 x 64 numbers beside 64 of them: no contract may pay for itself."""
     programs = [BASELINE, ADAPTED[contract]] * 8
-    verdicts = sandbox.judge_many(programs, contracts=["rows", contract] * 8)
-    plain = statistics.median(verdict.speedup for verdict in verdicts[::2])
+    verdicts = matmul_judge.judge_many(programs, contracts=["rows", contract] * 8)
+    baseline = statistics.median(verdict.speedup for verdict in verdicts[::2])
     adapted = statistics.median(verdict.speedup for verdict in verdicts[1::2])
-    assert 0.75 < adapted / plain < 1.33
+    assert 0.75 < adapted / baseline < 1.33
 
 
-def test_the_held_out_check_keeps_the_contract(sandbox):
+def test_the_held_out_check_keeps_the_contract(matmul_judge):
     names = list(CONTRACTS)
     programs = [ADAPTED[name] for name in names]
-    assert sandbox.check_many(programs, names) == [1.0] * 4
-    assert sandbox.check_many(programs, names[1:] + names[:1]) == [0.0] * 4
+    assert matmul_judge.check_many(programs, names) == [1.0] * 4
+    assert matmul_judge.check_many(programs, names[1:] + names[:1]) == [0.0] * 4
 
 
-def test_behaviour_is_what_a_program_does(sandbox):
+def test_behaviour_is_what_a_program_does(matmul_judge):
     """Equal for two ways to the same results, right or wrong, and for the same failure; another for another."""
     minus = BASELINE.replace("+=", "-=")
     programs = [
@@ -57,18 +58,18 @@ def test_behaviour_is_what_a_program_does(sandbox):
         BASELINE.replace("return C", "return C if n < 5 else nothing"),
         minus.replace("return C", "return C if n < 5 else nothing"),
     ]
-    found = sandbox.behaviours(programs)
+    found = matmul_judge.behaviours(programs)
     assert found[0] == found[1] and found[2] == found[3] and found[4] == found[5]
     assert len(set(found)) == 7
-    assert found == sandbox.behaviours(programs)  # the inputs are fixed
+    assert found == matmul_judge.behaviours(programs)  # the inputs are fixed
     assert found[4] == "NameError" and found[7] == "numpy is not pure Python"
     assert found[8].startswith("NameError after") and found[9].startswith("NameError after")
-    assert sandbox.behaviours([BASELINE], ["b_columns"]) != found[:1]
+    assert matmul_judge.behaviours([BASELINE], ["b_columns"]) != found[:1]
 
 
 def test_mistakes_of_a_caller_are_sentences():
-    with Sandbox(workers=1) as sandbox:
+    with MatmulJudge(workers=1) as judge:
         with pytest.raises(UserError, match=r"no contract 'row' \(did you mean 'rows'\?\): choose rows, a_columns"):
-            sandbox.judge_many([BASELINE], contracts=["row"])
+            judge.judge_many([BASELINE], contracts=["row"])
         with pytest.raises(UserError, match="2 programs and 1 contracts: give one for each"):
-            sandbox.judge_many([BASELINE] * 2, contracts=["rows"])
+            judge.judge_many([BASELINE] * 2, contracts=["rows"])

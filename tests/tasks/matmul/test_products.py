@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.sandbox.products import HELDOUT_SIZES, draw, draw_heldout, draw_sizes, is_exact_product, is_product
+from helpers.tasks.matmul.products import HELDOUT_SIZES, draw, draw_heldout, draw_sizes, is_exact_product, is_product
 
 
 @pytest.mark.parametrize("exact", [True, False])

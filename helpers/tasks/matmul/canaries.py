@@ -1,4 +1,4 @@
-"""Programs that the sandbox tries on itself: each does what it should not, and answers rightly if it could."""
+"""Programs that the self-test tries: each does what it should not, and gives the right answer if it could."""
 
 _PROGRAM = """
 def matmul(A, B):
@@ -33,10 +33,3 @@ REFUSED = {
     "numpy under the policy": _PROGRAM.format(act="import numpy"),
     "the clock": _PROGRAM.format(act="import time; time.perf_counter = None"),
 }
-#: What the system's wall stops and level "policy" does not: `python -m tests.sandbox.hacksuite --bare`, as root.
-LOST = (
-    "Sandbox at level policy: programs are held by the policy and by limits on memory, time and files, but no filter "
-    "of system calls stands behind them. None of the 328 programs of our hack suite got through. With the policy out "
-    "of the way 4 did, which the filter stops: priorities changed (1 of 22 in group D), the trainer killed (1 of 34 in "
-    "I), folders made and names changed (2 of 28 in J). Where you cannot trust a program, use a host with seccomp."
-)

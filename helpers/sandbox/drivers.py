@@ -1,0 +1,28 @@
+"""Drivers: the trusted code through which the sandbox calls a program.
+
+A driver is one Python file that uses the standard library only, since it is loaded alone in the sandboxed process. It
+has
+
+- `FUNCTION`: the name of the function that a program must define, or None where the program is a script;
+- `SUPPLIED`: the names, beside the built-in ones of the policy, that a script is given;
+- `decode(inputs)`: turns the bytes of the inputs into arguments of any form;
+- `call(program, arguments)`: calls the program's function and returns its result. A script is a function of one
+  argument, a dictionary with the names in `SUPPLIED`;
+- `encode(result, arguments)`: turns the result into the bytes of the answer. It must trust nothing in the result, and
+  raises ValueError with a sentence for a result of the wrong form. A shorter answer than `Limits.answer_bytes` is
+  filled up with zero bytes.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver, named by its file."""
+
+    path: Path
+
+
+#: Runs a script on the text of its standard input. `printed_text` reads its answers.
+STDIN = Driver(Path(__file__).parent / "inside" / "drivers" / "stdin.py")

@@ -1,0 +1,154 @@
+"""Verdicts: their reasons, their order, and that none depends on luck or on a neighbour."""
+
+import time
+
+import pytest
+
+from helpers import MatmulJudge, UserError
+from helpers.sandbox.sandbox import POLICY_LEVEL_WARNING
+from helpers.tasks.matmul import canaries
+from helpers.tasks.matmul.speed import BASELINE
+from tests.sandbox.suite import REFERENCE
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("def matmul(A, B):\n  while True: pass", "out of time"),
+        ("while True: pass", "out of time"),
+        ("def matmul(A, B):\n  return [[0.0] * 10**11]", "Memory"),
+        ("def matmul(A, B):\n  return matmul(A, B)", "Recursion"),
+        ("def matmul(A, B) return", "SyntaxError"),
+        ("x = 1", "does not define a function matmul"),
+        ("import numpy\ndef matmul(A, B): pass", "numpy is not pure Python"),
+        ("def matmul(A, B):\n  return eval('1')", "eval is not allowed: write the program out"),
+        ("def matmul(A, B):\n  return open('x')", "the name open is not allowed"),
+        ("from math import sumprod\ndef matmul(A, B): pass", "math.sumprod is the inner product in C"),
+        ("def matmul(A, B): pass\ndef matmul(A, B): pass", "matmul is defined more than once"),
+        ("def matmul(A, B):\n  return None", "list of"),
+        ("def matmul(A, B):\n  return [[float('nan')] * len(B[0]) for _ in A]", "wrong product"),
+        ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "bool"),
+        ("def matmul(A, B):\n  return [[10**400] * len(B[0]) for _ in A]", "Overflow"),
+        ("def matmul(A, B):\n  raise ValueError('\\x1b[31m<b>\\u202e\\n' + 'x' * 10**6)", "<b>"),
+        ("\0", ""),
+        ("\udc80", ""),
+        ("(" * 5000 + ")" * 5000, ""),
+        ("", "does not define"),
+        ("#" + "x" * 20_000, "too long"),
+    ],
+)
+def test_reasons(matmul_judge, source, reason):
+    """Each failure is told apart in one line that is fit to be shown, and none takes the zygote with it."""
+    verdict = matmul_judge.judge(source)
+    assert verdict.judged and not verdict.correct and reason in verdict.reason
+    assert verdict.reason.isprintable() and 0 < len(verdict.reason) <= 200
+    assert matmul_judge.judge(BASELINE).correct
+
+
+def test_a_hostile_neighbour_changes_nothing(matmul_judge):
+    hostile = ["def matmul(A, B):\n  while True: pass", "def matmul(A, B):\n  return [0.0] * 10**8", "matmul = 1 / 0"]
+    mixed = [program for other in hostile for program in (other, BASELINE)]
+    assert all(verdict.correct for verdict in matmul_judge.judge_many(mixed)[1::2])
+
+
+def test_one_call_right_is_not_enough(matmul_judge):
+    """Sizes and values change from call to call, so an answer cannot be remembered or guessed."""
+    lucky = "def matmul(A, B):\n  return [[sum(a * b for a, b in zip(A[0], c)) for c in zip(*B)] for _ in A]"
+    assert not any(verdict.correct for verdict in matmul_judge.judge_many([lucky] * 20))
+
+
+def test_whether_it_raises_does_not_depend_on_luck(matmul_judge):
+    """Swapped indices raise for some shapes and not for others; every judgement meets both."""
+    swapped = BASELINE.replace("B[t][j]", "B[j][t]")
+    assert {verdict.ran for verdict in matmul_judge.judge_many([swapped] * 40)} == {False}
+
+
+def test_what_stands_under_main_neither_runs_nor_counts(matmul_judge):
+    demo = "\nif __name__ == '__main__':\n    import numpy\n    print(numpy.array(matmul([[1]], [[2]])))\n"
+    assert matmul_judge.judge(REFERENCE + demo).correct
+    assert not matmul_judge.judge(REFERENCE + demo.replace("==", "!=")).pure
+
+
+def test_order_is_kept(matmul_judge):
+    wrong = "def matmul(A, B): return 1"
+    for count in (0, 1, 5, 33):
+        programs = [REFERENCE if n % 3 else wrong for n in range(count)]
+        assert [v.correct for v in matmul_judge.judge_many(programs)] == [bool(n % 3) for n in range(count)]
+
+
+def test_time_limit_is_kept(matmul_judge):
+    """Eight programs that never end cost seconds and not minutes."""
+    started = time.monotonic()
+    matmul_judge.judge_many(["def matmul(A, B):\n  while True: pass"] * 8)
+    assert time.monotonic() - started < 60
+
+
+def test_self_test(matmul_judge):
+    """One line that says what was tried, and on what."""
+    line = matmul_judge.self_test()
+    assert line.startswith("sandbox self-test passed: level os, ") and "Python" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("name", canaries.CANARIES)
+def test_every_canary_is_told_from_an_honest_program(matmul_judge, monkeypatch, name):
+    """A canary that fails for a reason of its own would pass everywhere: without its act it must be let through."""
+    if name in ("an endless loop", "NaN"):
+        pytest.skip("it has no act to leave out")
+    act = canaries._ACTS.get(name) or canaries.CANARIES[name].split("\n")[1 if "forged" in name else 2].strip()
+    harmless = canaries.CANARIES[name].replace(act, "pass")
+    assert harmless != canaries.CANARIES[name] and matmul_judge.judge_many([harmless], policy=False)[0].correct
+    monkeypatch.setitem(canaries.CANARIES, name, harmless)
+    with pytest.raises(UserError, match=f"not safe on this host, so nothing was run: it lets through: {name}"):
+        matmul_judge.self_test()
+
+
+@pytest.mark.parametrize("name", canaries.REFUSED)
+def test_self_test_notices_a_policy_with_a_hole(matmul_judge, monkeypatch, name):
+    monkeypatch.setitem(canaries.REFUSED, name, REFERENCE)
+    with pytest.raises(UserError, match=f"lets through: {name}"):
+        matmul_judge.self_test()
+
+
+def test_self_test_notices_a_judge_that_is_always_content(matmul_judge, monkeypatch):
+    monkeypatch.setattr("helpers.tasks.matmul.examiner.is_product", lambda *_: True)
+    with pytest.raises(UserError, match="lets through: NaN"):
+        matmul_judge.self_test()
+
+
+def test_mistakes_of_a_caller_are_sentences(matmul_judge):
+    for workers in (0, -1, 1.5, "2"):
+        with pytest.raises(UserError, match="workers must be a whole number from 1 on"):
+            MatmulJudge(workers=workers)
+    with MatmulJudge(workers=1) as closed:
+        pass
+    with pytest.raises(UserError, match="This sandbox is closed"):
+        closed.judge(REFERENCE)
+    for sources in ([None], [b"x"]):
+        with pytest.raises(UserError, match="judges program texts"):
+            matmul_judge.judge_many(sources)
+
+
+@pytest.mark.parametrize("level", ["os", "policy"])
+def test_no_status_of_the_wrong_stage_is_believed(level):
+    """A program that said the sandbox had failed was not judged at all, and a batch of them ended the run."""
+    liar = "import os\nos.write(1, b'N\\x04full')\n" + REFERENCE
+    with MatmulJudge(level=level, workers=1) as judge:
+        verdict, other = judge.judge_many([liar, liar.replace("N", "S", 1)], policy=False)
+    assert verdict.judged and other.parsed and not verdict.correct
+    assert verdict.reason == other.reason == "it wrote what was not asked for"
+
+
+def test_unknown_level():
+    with pytest.raises(UserError, match="no sandbox level 'none': choose os or policy"):
+        MatmulJudge(level="none")
+
+
+def test_level_policy(capsys):
+    """For hosts without seccomp, by name only: it says what it lacks, and so does every verdict."""
+    with MatmulJudge(workers=1, level="policy") as judge:
+        assert POLICY_LEVEL_WARNING in capsys.readouterr().out
+        assert "level policy" in judge.self_test()
+        programs = [REFERENCE, "import numpy", "def matmul(A, B):\n  return [[0.0] * len(B[0]) for _ in A]", BASELINE]
+        verdicts = judge.judge_many(programs)
+    assert [v.correct for v in verdicts] == [True, False, False, True]
+    assert {v.level for v in verdicts} == {"policy"} and 0.8 < verdicts[3].speedup < 1.25
