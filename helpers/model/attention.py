@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
@@ -134,7 +134,7 @@ def attention_problem(name: str) -> str | None:
     return "nobody has shown that its gradient reaches the sinks"
 
 
-def check_attention(model) -> None:
+def check_attention(model: nn.Module) -> None:
     """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing."""
     name = model.config._attn_implementation
     if reason := attention_problem(name):
@@ -143,7 +143,7 @@ def check_attention(model) -> None:
         )
 
 
-def set_attention(model, backend: str) -> None:
+def set_attention(model: nn.Module, backend: str) -> None:
     """Make `model` use one of "auto", "sdpa", "flex", "eager" from here on. Raises ValueError for another name."""
     if backend not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {backend!r}")

@@ -7,6 +7,7 @@ from peft import LoraConfig
 from peft.tuners.lora import LoraLayer
 from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import Tensor, nn
+from transformers import GptOssConfig
 
 from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_forward
 from helpers.kernels.mxfp4 import GROUP
@@ -84,7 +85,7 @@ class PackedExperts(nn.Module):
         return f"{self.num_experts} experts, {kept}"
 
 
-def matrix_sizes(config) -> dict[str, tuple[int, int]]:
+def matrix_sizes(config: GptOssConfig) -> dict[str, tuple[int, int]]:
     """Map the name of each matrix of an expert to (in, out)."""
     hidden = config.hidden_size
     inner = config.intermediate_size

@@ -5,7 +5,8 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import GptOssConfig
 
 from helpers.kernels.attention import sink_attention
 from helpers.kernels.masks import AttentionMask
@@ -28,7 +29,7 @@ class LayerInputs(NamedTuple):
     scale: float
 
 
-def layer_inputs(model, **batch: Tensor) -> list[LayerInputs]:
+def layer_inputs(model: nn.Module, **batch: Tensor) -> list[LayerInputs]:
     """Record the inputs of every layer's attention in one forward pass of `model` over `batch`, a tokenizer's output.
 
     Raises UserError if the model does not use this project's attention (`set_attention`).
@@ -47,7 +48,7 @@ def layer_inputs(model, **batch: Tensor) -> list[LayerInputs]:
 
 
 def synthetic_inputs(
-    config,
+    config: GptOssConfig,
     length: int,
     *,
     score: float = 1.0,
