@@ -90,7 +90,8 @@ def _check_shapes(q, k, v, sinks, mask):
     """Raise ValueError unless queries, keys, values, sinks and mask fit each other."""
     if not isinstance(mask, AttentionMask):
         raise ValueError(f"mask must be an AttentionMask, got {type(mask).__name__}")
-    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}, sinks {list(sinks.shape)}"
+    tensors = {"q": q, "k": k, "v": v, "sinks": sinks}
+    shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
     if {q.dim(), k.dim(), v.dim()} != {4} or k.shape != v.shape or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q must be [B, Hq, Q, D], k and v [B, Hkv, K, D], got {shapes}")
     if not q.dtype == k.dtype == v.dtype:

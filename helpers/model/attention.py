@@ -1,8 +1,10 @@
-"""Gives an unmodified `GptOssForCausalLM` the project's attention, by transformers' registries."""
+"""The project's attention in an unmodified `GptOssForCausalLM`, by transformers' registries."""
 
 import threading
+from collections.abc import Callable
 
 import torch
+from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
@@ -23,9 +25,11 @@ class ModelMask(AttentionMask):
         return self
 
 
-def attention_forward(backend):
-    """The function that transformers calls in each layer. `on_attention`, a keyword of the model's forward pass, is
-    called with what each layer hands it."""
+def attention_forward(backend: str) -> Callable:
+    """Make the function that transformers calls in each layer.
+
+    `on_attention`, a keyword of the model's forward pass, is called with the arguments of each layer's attention.
+    """
 
     def forward(module, query, key, value, attention_mask, scaling, dropout=0.0, s_aux=None, on_attention=None, **_):
         if dropout:
@@ -52,20 +56,30 @@ _decoding = _Decoding()
 
 
 def attention_mask(
-    batch_size, q_length, kv_length, q_offset=0, kv_offset=0, attention_mask=None, local_size=None, device=None, **_
-):
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    attention_mask: Tensor | None = None,
+    local_size: int | None = None,
+    device: torch.device | str | None = None,
+    **_,
+) -> ModelMask:
     """Build the `AttentionMask` of one layer type from what transformers knows.
 
     With a sliding cache the keys start at position `kv_offset`; all positions here are counted from there. While
     decoding with a cache of fixed length the mask of the step before is moved, not built. Raises ValueError for a
     2-D mask with holes, or with a row of no token, when a mask is built.
     """
-    shape, left_pad = (batch_size, q_length, kv_length), None
+    shape = (batch_size, q_length, kv_length)
+    left_pad = None
     # as a new tensor: the cache counts on in its own before the layer attends
     q_offset = q_offset - kv_offset
-    # what was made in inference mode cannot be changed outside it
+    # a tensor made in inference mode cannot be changed outside it
     kind = (device, local_size, attention_mask is None, torch.is_inference_mode_enabled())
-    kept = None if q_length > 1 or torch.is_grad_enabled() else _decoding.masks.get(kind)
+    is_decoding = q_length == 1 and not torch.is_grad_enabled()
+    kept = _decoding.masks.get(kind) if is_decoding else None
     if kept is not None and (kept.batch, kept.q_len, kept.kv_len) != shape:
         kept = None
     if attention_mask is not None:
@@ -77,13 +91,16 @@ def attention_mask(
         kept.move(q_offset, left_pad)
         return kept
     mask = ModelMask(*shape, window=local_size, left_pad=left_pad, q_offset=q_offset, device=device)
-    if q_length == 1 and not torch.is_grad_enabled():
+    if is_decoding:
         _decoding.masks[kind] = mask
     return mask
 
 
-def _check_padding(attention_mask, left_pad):
-    """What is seen must be one piece; zeros after it are hidden by causality only as long as no token follows."""
+def _check_padding(attention_mask: Tensor, left_pad: Tensor) -> None:
+    """Raise ValueError unless the ones of each row are one piece.
+
+    Zeros after it are hidden by causality only as long as no token follows.
+    """
     ones = attention_mask.sum(1)
     last = attention_mask.shape[1] - 1 - attention_mask.flip(1).to(torch.uint8).argmax(1)
     if bool((ones == 0).any()):
@@ -100,8 +117,8 @@ for _backend, _name in NAMES.items():
     AttentionMaskInterface.register(_name, attention_mask)
 
 
-def attention_problem(name):
-    """Why gpt-oss cannot be trained with transformers' attention of that name, or None if it can.
+def attention_problem(name: str) -> str | None:
+    """Return the reason why gpt-oss cannot be trained with transformers' attention of that name; None if it can.
 
     Ours and transformers' eager are tested; FlashAttention 3 takes sinks but has no gradient for them,
     FlashAttention 2 and PyTorch's own SDPA know no sinks at all.
@@ -117,7 +134,7 @@ def attention_problem(name):
     return "nobody has shown that its gradient reaches the sinks"
 
 
-def check_attention(model):
+def check_attention(model: nn.Module) -> None:
     """Raise UserError unless gradients reach the sinks: they would be silently wrong, or missing."""
     name = model.config._attn_implementation
     if reason := attention_problem(name):
@@ -126,7 +143,7 @@ def check_attention(model):
         )
 
 
-def set_attention(model, backend):
+def set_attention(model: nn.Module, backend: str) -> None:
     """Make `model` use one of "auto", "sdpa", "flex", "eager" from here on. Raises ValueError for another name."""
     if backend not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {backend!r}")

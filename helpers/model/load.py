@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from transformers import GptOssConfig
 
 from helpers.kernels.experts import Packed
 from helpers.kernels.mxfp4 import GROUP
@@ -97,7 +98,7 @@ class Source:
 
     path: str | Path
     small_files: Path
-    config: object
+    config: GptOssConfig
     is_packed: bool
     memory: MemoryPlan
 
@@ -156,7 +157,7 @@ def _check_storage(profile: Profile, **choices: str | None) -> None:
             )
 
 
-def empty_model(config, profile: Profile):
+def empty_model(config: GptOssConfig, profile: Profile) -> nn.Module:
     """Build a `GptOssForCausalLM` on the meta device, with the project's experts and, in 16 bits, its layers."""
     from accelerate import init_empty_weights
     from transformers import GptOssForCausalLM
@@ -197,7 +198,7 @@ def expert_matrix(name: str) -> str | None:
     return stem if stem.endswith(MATRICES) else None
 
 
-def expected_shapes(model, packed: bool) -> dict[str, tuple]:
+def expected_shapes(model: nn.Module, packed: bool) -> dict[str, tuple]:
     """Map the name of every tensor that the files must hold to its shape; packed: the experts are MXFP4 there."""
     count = model.config.num_local_experts
     sizes = matrix_sizes(model.config)
@@ -239,7 +240,7 @@ def check_index(folder: Path, index: dict[str, Entry], expected: dict[str, tuple
         raise UserError(f"{folder} lacks {len(missing)} tensors, among them {missing[0]}: is the download complete?")
 
 
-def fill(model, index: dict[str, Entry], profile: Profile) -> None:
+def fill(model: nn.Module, index: dict[str, Entry], profile: Profile) -> None:
     """Read every tensor and put it where it belongs, with the progress in bytes."""
     from tqdm import tqdm
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
+from torch import nn
 
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
@@ -18,7 +19,7 @@ from helpers.runtime import UserError, first_line, recover_folder
 TARGETS = {"attention": ["q_proj", "k_proj", "v_proj", "o_proj"], "experts": ["experts"]}
 
 
-def add_lora(model, r, alpha, targets=("attention", "experts")):
+def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = ("attention", "experts")) -> PeftModel:
     """Wrap `model` in a `peft.PeftModel` with fresh fp32 adapters.
 
     targets: "attention" (the four projections) and "experts" (both matrices of every expert).
@@ -47,7 +48,7 @@ def add_lora(model, r, alpha, targets=("attention", "experts")):
     return adapted
 
 
-def save_adapter(model, folder):
+def save_adapter(model: PeftModel, folder: str | Path) -> None:
     """Write the adapter as PEFT does, into a folder that exists; the same adapter gives the same bytes.
 
     PEFT keeps the targets in a set and writes it in an order that differs from process to process.
@@ -60,7 +61,7 @@ def save_adapter(model, folder):
     path.write_text(json.dumps(config, indent=2, sort_keys=True))
 
 
-def load_adapter(model, folder):
+def load_adapter(model: nn.Module, folder: str | Path) -> PeftModel:
     """Put a saved LoRA adapter on top of `model`, frozen.
 
     Raises UserError for a folder that holds no adapter for this model.
@@ -101,7 +102,7 @@ def _quiet():
         yield
 
 
-def checkpoint_layers(model):
+def checkpoint_layers(model: nn.Module) -> None:
     """Keep only each layer's input for the backward pass of `model` in training mode."""
     if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.2x's name for it
         model.activation_checkpointing_enable({"use_reentrant": False})
@@ -109,13 +110,13 @@ def checkpoint_layers(model):
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def trainable_parameters(model):
-    """name -> number of trainable parameters."""
+def trainable_parameters(model: nn.Module) -> dict[str, int]:
+    """Map the name of every trainable parameter to its number of values."""
     return {name: weight.numel() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 @torch.no_grad()
-def adapter_norm(model) -> float:
+def adapter_norm(model: PeftModel) -> float:
     """Frobenius norm of what the adapter adds to the model's matrices, all of them together; 0 for a fresh adapter.
 
     It tells how far training has moved the model, whatever the random start of the matrices A was.
@@ -134,17 +135,19 @@ def adapter_norm(model) -> float:
     return scale * total**0.5
 
 
-def weights_digest(model):
+def weights_digest(model: nn.Module) -> str:
     """SHA-256 over every frozen parameter and buffer, packed weights as their bytes."""
     digest = hashlib.sha256()
-    frozen = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
-    for name, tensor in sorted({**frozen, **dict(model.named_buffers())}.items()):
+    tensors = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
+    tensors.update(model.named_buffers())
+    for name, tensor in sorted(tensors.items()):
+        flat = tensor.detach().contiguous().flatten()
         digest.update(name.encode())
-        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().tobytes())
+        digest.update(flat.view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
-def check_trainable(model, targets=()):
+def check_trainable(model: nn.Module, targets: tuple[str, ...] = ()) -> None:
     """Raise UserError unless only LoRA matrices are trainable, in fp32, some for every target."""
     names = [name for name, weight in model.named_parameters() if weight.requires_grad]
     stray = [name for name in names if "lora_" not in name]

@@ -2,7 +2,7 @@
 
 import bitsandbytes as bnb
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from helpers.kernels.linear import frozen_linear
 
@@ -12,15 +12,18 @@ class NF4Linear(bnb.nn.Linear4bit):
 
     out_dtype = None
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return frozen_linear(x, self.unpacked, self.bias, self.out_dtype)
 
-    def unpacked(self):
+    def unpacked(self) -> Tensor:
         """[in, out] in the operands' dtype."""
-        return bnb.functional.dequantize_4bit(self.weight.data, self.weight.quant_state).to(self.compute_dtype).T
+        dense = bnb.functional.dequantize_4bit(self.weight.data, self.weight.quant_state)
+        return dense.to(self.compute_dtype).T
 
 
-def nf4_linear(linear, weight, bias, dtype, out_dtype):
+def nf4_linear(
+    linear: nn.Linear, weight: Tensor, bias: Tensor, dtype: torch.dtype, out_dtype: torch.dtype | None
+) -> nn.Module:
     """A layer in the place of `linear`, its weight [out, in] quantised on the device where it lies.
 
     In fp32 it is bitsandbytes' own layer, in 16 bits an `NF4Linear`.
@@ -28,12 +31,13 @@ def nf4_linear(linear, weight, bias, dtype, out_dtype):
     kind = bnb.nn.Linear4bit if dtype == torch.float32 else NF4Linear
     packed = kind(linear.in_features, linear.out_features, True, dtype, quant_type="nf4", device="meta")
     packed.weight = bnb.nn.Params4bit(weight.to(dtype), requires_grad=False, quant_type="nf4", module=packed)
-    packed.bias, packed.out_dtype = nn.Parameter(bias, requires_grad=False), out_dtype
+    packed.bias = nn.Parameter(bias, requires_grad=False)
+    packed.out_dtype = out_dtype
     # With it, one forward without gradients repacks the weight and cuts the gradient for good.
     packed.support_avx512bf16_for_cpu = False
     return packed.to(weight.device)
 
 
-def unpack_nf4(linear):
+def unpack_nf4(linear: nn.Module) -> Tensor:
     """The fp32 weight [out, in] that an NF4 layer stands for."""
     return bnb.functional.dequantize_4bit(linear.weight.data, linear.weight.quant_state).float()
