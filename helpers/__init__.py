@@ -30,7 +30,7 @@ _EXPORTS = {
     "synthetic_inputs": "helpers.model.probe",
     "Harmony": "helpers.rollout.harmony",
     "RolloutEngine": "helpers.rollout.engine",
-    "SamplingParams": "helpers.rollout.engine",
+    "SamplingParams": "helpers.rollout.sampling",
     "Sandbox": "helpers.sandbox",
     "CustomTask": "helpers.tasks",
     "Grade": "helpers.tasks",

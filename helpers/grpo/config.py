@@ -2,10 +2,10 @@
 
 from dataclasses import asdict, dataclass, fields
 
+from helpers.grpo.losses import NORMALIZERS
 from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
 from helpers.runtime import UserError
 
-LOSS_TYPES = ("dapo", "dr_grpo")
 SCALES = ("group", "batch", "none")
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -87,9 +87,11 @@ class GRPOConfig:
 
     def _check(self):
         """Raise UserError where the values cannot make a run."""
-        for name, allowed in (("loss_type", LOSS_TYPES), ("scale_rewards", SCALES), ("lr_scheduler_type", SCHEDULES)):
-            if getattr(self, name) not in allowed:
-                raise UserError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+        choices = {"loss_type": tuple(NORMALIZERS), "scale_rewards": SCALES, "lr_scheduler_type": SCHEDULES}
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
         if self.num_generations < 2:
             raise UserError("num_generations must be at least 2: an advantage compares a completion with its group.")
         if self.generation_batch_size % self.num_generations:

@@ -3,7 +3,16 @@
 import torch
 
 
-def policy_loss(logprobs, old_logprobs, advantages, mask, *, normalizer, epsilon=0.2, epsilon_high=None):
+def policy_loss(
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    normalizer: float,
+    epsilon: float = 0.2,
+    epsilon_high: float | None = None,
+) -> tuple[torch.Tensor, tuple[int, int]]:
     """-min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A) summed over tokens, over `normalizer`.
 
     Args:
@@ -16,19 +25,34 @@ def policy_loss(logprobs, old_logprobs, advantages, mask, *, normalizer, epsilon
     Returns: `(loss, clipped)`; clipped counts the tokens whose gradient the clip removes,
     `(low, high)`. PPO (2017), equation 7; the asymmetric clip is DAPO's (2025, section 3.1).
     """
-    epsilon_high = epsilon if epsilon_high is None else epsilon_high
-    ratio = torch.exp(logprobs - old_logprobs)
-    gain = advantages.unsqueeze(1)
-    per_token = -torch.min(ratio * gain, ratio.clamp(1 - epsilon, 1 + epsilon_high) * gain)
-    low = ((ratio < 1 - epsilon) & (gain < 0) & (mask > 0)).sum().item()
-    high = ((ratio > 1 + epsilon_high) & (gain > 0) & (mask > 0)).sum().item()
-    return (per_token * mask).sum() / normalizer, (low, high)
+    lowest = 1 - epsilon
+    highest = 1 + (epsilon if epsilon_high is None else epsilon_high)
+    ratio_BT = torch.exp(logprobs - old_logprobs)
+    advantage_B1 = advantages.unsqueeze(1)
+    unclipped_BT = ratio_BT * advantage_B1
+    clipped_BT = ratio_BT.clamp(lowest, highest) * advantage_B1
+    loss_BT = -torch.min(unclipped_BT, clipped_BT)
+    counted_BT = mask > 0
+    low_BT = (ratio_BT < lowest) & (advantage_B1 < 0) & counted_BT
+    high_BT = (ratio_BT > highest) & (advantage_B1 > 0) & counted_BT
+    loss = (loss_BT * mask).sum() / normalizer
+    return loss, (low_BT.sum().item(), high_BT.sum().item())
 
 
-def loss_normalizer(loss_type, tokens, completions, max_completion_length):
-    """What a step's summed loss is divided by.
+def _dapo(tokens: int, completions: int, max_completion_length: int) -> int:
+    """The tokens of the whole step (DAPO, 2025, equation 8)."""
+    return max(tokens, 1)
 
-    "dapo": the tokens of the whole step (DAPO, 2025, equation 8). "dr_grpo": a constant,
-    completions * max_completion_length, so that length earns nothing (Dr. GRPO, 2025, section 3.2).
-    """
-    return max(tokens, 1) if loss_type == "dapo" else completions * max_completion_length
+
+def _dr_grpo(tokens: int, completions: int, max_completion_length: int) -> int:
+    """A constant, so that length earns nothing (Dr. GRPO, 2025, section 3.2)."""
+    return completions * max_completion_length
+
+
+#: `GRPOConfig.loss_type` -> what a step's summed loss is divided by. A new normalisation is one more line here.
+NORMALIZERS = {"dapo": _dapo, "dr_grpo": _dr_grpo}
+
+
+def loss_normalizer(loss_type: str, tokens: int, completions: int, max_completion_length: int) -> int:
+    """Return what a step's summed loss is divided by. tokens, completions: of the whole step."""
+    return NORMALIZERS[loss_type](tokens, completions, max_completion_length)

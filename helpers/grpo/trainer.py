@@ -42,7 +42,8 @@ from helpers.grpo.scoring import grade, name_of, score
 from helpers.model.attention import check_attention
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.rollout.completion import Completion
-from helpers.rollout.engine import RolloutEngine, SamplingParams
+from helpers.rollout.engine import RolloutEngine
+from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import UserError, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 

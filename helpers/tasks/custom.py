@@ -69,13 +69,17 @@ class CustomTask(Task):
         return _right_or_wrong(bool(found), float(found), "not accepted by the task's grade function")
 
     def _grade_by_rewards(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-        columns["prompts"] = [row["prompt"] for row in rows]
-        columns["completions"] = [completion.message for completion in completions]
-        columns["completion_ids"] = [list(completion.token_ids) for completion in completions]
-        columns["finish_reasons"] = [completion.finish_reason for completion in completions]
-        paid = [function(**columns) for function in self.reward_funcs]
-        return [_grade_of_rewards(values) for values in zip(*paid, strict=True)]
+        arguments = {
+            "prompts": [row["prompt"] for row in rows],
+            "completions": [completion.message for completion in completions],
+            "completion_ids": [list(completion.token_ids) for completion in completions],
+            "finish_reasons": [completion.finish_reason for completion in completions],
+        }
+        for name in rows[0]:
+            if name != "prompt":
+                arguments[name] = [row[name] for row in rows]
+        columns = [function(**arguments) for function in self.reward_funcs]
+        return [_grade_of_rewards(values) for values in zip(*columns, strict=True)]
 
     def _split(self, rows: Sequence[Row]) -> dict[str, list[Row]]:
         """Give every row its id, cluster and split."""

@@ -91,7 +91,7 @@ def test_attention_without_a_gradient_for_the_sinks_is_refused(tmp_path, prompts
     trainer = trainer_in(tmp_path, prompts)
     trainer.model.config._attn_implementation_internal = "kernels-community/vllm-flash-attn3"
     with pytest.raises(UserError, match="FlashAttention 3 computes sinks forwards only"):
-        type(trainer)(trainer.model, toy_reward, trainer.args, trainer.train_dataset, trainer.engine.tokenizer)
+        type(trainer)(trainer.model, toy_reward, trainer.args, trainer.train_dataset, trainer.engine.harmony.tokenizer)
 
 
 def test_equal_rewards_give_exactly_no_gradient(tmp_path, prompts):

@@ -6,6 +6,7 @@ import torch
 from helpers import RolloutEngine, SamplingParams, UserError, get_task, load_model
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.profiles import PROFILES
+from helpers.rollout.backends import Drawn
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_sampled_frequencies_are_the_policy(engine, model, prompts):
     engine.max_batch_size = count
     # after "assistant" the format is certain; the first free choice is the style, deep in the text
     answer = "<|channel|>analysis<|message|>"
-    head = engine.harmony.render(prompt) + engine.tokenizer(answer, add_special_tokens=False).input_ids
+    head = engine.harmony.render(prompt) + engine.harmony.tokenizer(answer, add_special_tokens=False).input_ids
     engine.harmony.render = lambda *_, **__: head
     drawn = engine.generate([prompt], SamplingParams(max_completion_length=1, seed=11), num_generations=count)
     with torch.no_grad():
@@ -125,3 +126,33 @@ def test_too_long_is_one_sentence(model, tokenizer, prompts):
     engine = RolloutEngine(model, tokenizer, max_batch_size=8, max_length=100)
     with pytest.raises(UserError, match="exceed the engine's max_length=100"):
         engine.generate(prompts, SamplingParams(max_completion_length=90))
+
+
+class Scripted:
+    """A backend that answers every prompt with given tokens and remembers what it was asked."""
+
+    def __init__(self, token_ids):
+        self.token_ids = token_ids
+        self.asked = []
+        self.synced = 0
+
+    def generate(self, prompt_ids, params, seed):
+        self.asked.append((len(prompt_ids), seed))
+        return [Drawn(self.token_ids, [-0.5] * len(self.token_ids)) for _ in prompt_ids]
+
+    def sync(self):
+        self.synced += 1
+
+
+def test_another_backend_draws_and_the_engine_parses(tokenizer):
+    """The seam for another way to generate: batches, seeds, the cut at the stop token and the channels stay here."""
+    text = "<|channel|>final<|message|>yes<|return|>"
+    answer = tokenizer(text, add_special_tokens=False).input_ids
+    backend = Scripted(answer + [tokenizer.pad_token_id] * 3)
+    engine = RolloutEngine(None, tokenizer, max_batch_size=3, max_length=1024, backend=backend)
+    completions = engine.generate(["a", "b"], SamplingParams(max_completion_length=16, seed=5), num_generations=2)
+    assert [completion.text for completion in completions] == ["yes"] * 4
+    assert all(completion.token_ids == answer for completion in completions)
+    assert all(len(completion.logprobs) == len(answer) for completion in completions)
+    assert [count for count, _ in backend.asked] == [3, 1] and backend.synced == 1
+    assert len({seed for _, seed in backend.asked}) == 2

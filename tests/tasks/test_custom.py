@@ -10,7 +10,7 @@ import torch
 from helpers import CustomTask, Grade, UserError, compare, evaluate, get_task, list_tasks, read_metrics, register_task
 from helpers.profiles import PROFILES
 from helpers.rollout.completion import Completion
-from helpers.rollout.engine import SamplingParams
+from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import ROOT
 from tests.grpo.small import trainer_in
 

@@ -29,11 +29,12 @@ class MathTask(Task):
     def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
         return [_grade(row, completion) for row, completion in zip(rows, completions, strict=True)]
 
-    def behaviours(self, prompts, completions, finish_reasons=None, **_) -> list[str | None]:
+    def behaviours(
+        self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **_
+    ) -> list[str | None]:
         """Return the integer that each completion answers with, as text."""
         finish_reasons = finish_reasons or ["stop"] * len(completions)
-        pairs = zip(completions, finish_reasons, strict=True)
-        return [str(boxed_integer(completion, finish_reason)) for completion, finish_reason in pairs]
+        return [str(value) for value in map(boxed_integer, completions, finish_reasons)]
 
     def describe_group(self, column: str, value: str) -> str:
         family, _, number = value.rpartition("-")

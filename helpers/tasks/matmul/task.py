@@ -32,6 +32,10 @@ HELDOUT_CHECKED = 2  # programs of a batch that are put to the held-out check
 
 #: A contract and a program's text; None: the completion holds no program.
 Program = tuple[str, str] | None
+# What a reward function gets: columns of a batch, with one value a completion.
+Prompts = Sequence[str | list[dict]]
+Completions = Sequence[str | list[dict]]
+Texts = Sequence[str] | None
 
 
 class MatmulTask(Task):
@@ -96,12 +100,13 @@ class MatmulTask(Task):
         return draw_dataset(self.name, CONTRACT_WORDINGS, _draw_row, split, size, seed)
 
     def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
+        prompts = [row["prompt"] for row in rows]
+        contracts = [row["contract"] for row in rows]
         messages = [completion.message for completion in completions]
         finish_reasons = [completion.finish_reason for completion in completions]
-        contracts = [row["contract"] for row in rows]
         verdicts = self.verdicts(messages, finish_reasons, contracts)
-        checked = self.heldout_check([row["prompt"] for row in rows], messages, finish_reasons, contracts)
-        return [grade_of(verdict, passed) for verdict, passed in zip(verdicts, checked, strict=True)]
+        checks = self.heldout_check(prompts, messages, finish_reasons, contracts)
+        return list(map(grade_of, verdicts, checks))
 
     def describe_group(self, column: str, value: str) -> str:
         if column != "cluster":
@@ -111,29 +116,64 @@ class MatmulTask(Task):
 
     # Rewards, in TRL's signature.
 
-    def function_works(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
+    def function_works(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
         """Pay 0.5 for a pure program that raises in none of the calls made, else -0.5."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
         return _scores(verdicts, works_reward)
 
-    def no_cheating(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
+    def no_cheating(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
         """Take 1 from a program that breaks the policy (numpy, torch, the clock, ...)."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
         return _scores(verdicts, policy_reward)
 
-    def correctness_check(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
+    def correctness_check(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
         """Pay 1 where every call returned the product, else 0."""
         verdicts = self.verdicts(completions, finish_reasons, contract)
         return _scores(verdicts, correctness_reward)
 
-    def speed_check(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
+    def speed_check(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
         """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct.
 
         A speed that nobody has seen pure Python reach earns nothing either: a person should look at it.
         """
         return _scores(self.verdicts(completions, finish_reasons, contract), speed_reward)
 
-    def heldout_check(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[float | None]:
+    def heldout_check(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
         """Test the fastest correct programs of a batch on inputs that no reward uses: 1 or 0, None for the others.
 
         This is a check and no reward. It asks for other sizes and for numbers of very different magnitudes, and its
@@ -155,7 +195,14 @@ class MatmulTask(Task):
             values[first_places[program]] = result
         return values
 
-    def behaviours(self, prompts, completions, finish_reasons=None, contract=None, **_) -> list[str | None]:
+    def behaviours(
+        self,
+        prompts: Prompts,
+        completions: Completions,
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[str | None]:
         """Describe what each program does with fixed inputs, right or wrong.
 
         Two texts are equal where two programs return the same results or fail alike. None: the sandbox failed.
@@ -163,13 +210,16 @@ class MatmulTask(Task):
         programs = self.programs(completions, finish_reasons, contract)
         different = sorted(set(programs) - {None})
         contracts = [contract_name for contract_name, _ in different]
-        texts = self.judge.behaviours([code for _, code in different], contracts)
-        found = dict(zip(different, texts, strict=True))
-        return ["no program" if program is None else found[program] for program in programs]
+        codes = [code for _, code in different]
+        behaviour_of = dict(zip(different, self.judge.behaviours(codes, contracts), strict=True))
+        behaviour_of[None] = "no program"
+        return [behaviour_of[program] for program in programs]
 
     # Verdicts.
 
-    def verdicts(self, completions, finish_reasons=None, contracts=None) -> list[Verdict]:
+    def verdicts(
+        self, completions: Completions, finish_reasons: Texts = None, contracts: Texts = None
+    ) -> list[Verdict]:
         """Return one verdict a completion. Raises UserError where the sandbox could judge no program at all.
 
         contracts: for each completion a name in `contracts.CONTRACTS`; default: all "rows".
@@ -183,7 +233,9 @@ class MatmulTask(Task):
         no_program = Verdict(reason="no single fenced block of code in the final channel", level=self.level)
         return [no_program if program is None else self._remembered[program] for program in programs]
 
-    def programs(self, completions, finish_reasons=None, contracts=None) -> list[Program]:
+    def programs(
+        self, completions: Completions, finish_reasons: Texts = None, contracts: Texts = None
+    ) -> list[Program]:
         """Return the contract and the program of each completion, None where there is no program."""
         finish_reasons = finish_reasons or ["stop"] * len(completions)
         contracts = contracts or ["rows"] * len(completions)
