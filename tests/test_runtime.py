@@ -226,6 +226,7 @@ def test_run_folder_that_cannot_be_written(tmp_path):
         (["PROFILE=t5"], "no profile 't5'"),
         (["SPEED=no"], "SPEED must be True or False; got 'no'"),
         (["CONTROL=shufle"], "did you mean 'shuffle'"),
+        (["TASK=mathh"], "no task 'mathh' (did you mean 'math'?)"),
     ],
 )
 def test_make_run_answers_a_mistake_with_one_sentence(arguments, words):

@@ -45,7 +45,13 @@ def test_in_order(run_name):
     report = json.loads((folder / "report.json").read_text())
     assert report["best"]["items"] == 24
     assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
-    for words in ("base at its best", "tuned at its best", "against the base greedy", "both at T = 1", "cheating"):
+    for words in (
+        "base at its best",
+        "tuned at its best",
+        "against the base greedy",
+        "both at T = 1",
+        "wrong at T = 1",
+    ):
         assert words in run.stdout
     assert re.search(rf"^verdict +{report['verdict']}$", run.stdout, re.M)
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
@@ -59,6 +65,18 @@ def test_in_order(run_name):
         for temperature in (0.0, 1.0)
     }
     assert git_status() == before
+
+
+def test_another_task_runs_to_a_verdict(run_name):
+    """The same notebooks, with TASK="math": nothing in them may rest on matmul."""
+    folder = run_folder(ROOT / "runs" / run_name / "math")
+    parameters = {"PROFILE": "tiny", "RUN_DIR": str(folder), "TASK": "math"}
+    run_notebook("04_grpo", folder, {**parameters, "MAX_STEPS": 2})
+    run_notebook("05_evaluate", folder, {**parameters, "SWEEP": "small", "ITEMS": 24})
+    report = json.loads((folder / "report.json").read_text())
+    assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
+    assert report["origin"]["settings"]["task"] == "math"
+    assert set(report["base_outcomes"]) <= {"correct", "wrong", "unanswered"}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
