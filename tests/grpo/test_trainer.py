@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import GRPOConfig, UserError, load_model, read_metrics, weights_digest
+from helpers import GRPOConfig, MatmulTask, UserError, load_model, read_metrics, weights_digest
 from helpers.grpo.losses import policy_loss
 from tests.grpo.small import adapter, constant_reward, toy_reward, trainer_in, weighted_logprob
 
@@ -143,18 +143,13 @@ def test_what_a_reward_says_of_each_completion_is_kept(tmp_path, prompts):
 
     def saying(prompts, completions, log_extra, **_):
         log_extra("note", [f"note {n}" for n in range(len(completions))])
-        log_extra("too_fast", [np.bool_(n == 3) for n in range(len(completions))])
+        log_extra("odd", [np.bool_(n == 3) for n in range(len(completions))])
         return toy_reward(prompts, completions)
 
-    saying.settings = lambda: {"sandbox": "policy"}
     trainer = trainer_in(tmp_path, prompts, reward=saying, max_steps=1)
     trainer.train()
     assert [row["note"] for row in trainer.last_completions] == [f"note {n}" for n in range(8)]
-    assert [row["too_fast"] for row in trainer.last_completions] == [n == 3 for n in range(8)]
-    row = read_metrics(tmp_path / "metrics.jsonl")[0]
-    assert row["monitor/too_fast"] == 1 and row["monitor/signs"] == ["1 of 8 are faster than they can be: read them"]
-    trainer.save_model(tmp_path / "adapter")
-    assert json.loads((tmp_path / "adapter/trainer_state.json").read_text())["settings"]["sandbox"] == "policy"
+    assert [row["odd"] for row in trainer.last_completions] == [n == 3 for n in range(8)]
     generation = trainer.generate(1)
     assert type(generation).from_dict(json.loads(json.dumps(generation.to_dict()))).extras == generation.extras
 
@@ -214,15 +209,15 @@ def test_a_resumed_run_knows_how_varied_its_first_steps_were(tmp_path, prompts):
 
 def test_a_run_is_not_resumed_at_another_level(tmp_path, prompts):
     """What judged half of a run must be what judges the other half, or be named."""
-
-    def judged(prompts, completions, **_):
-        return toy_reward(prompts, completions)
-
-    judged.settings = lambda: {"sandbox": "os"}
-    trainer_in(tmp_path, prompts, reward=judged, max_steps=1).train()
-    judged.settings = lambda: {"sandbox": "policy"}
-    with pytest.raises(UserError, match="sandbox"):
-        trainer_in(tmp_path, prompts, reward=judged, max_steps=2).train(resume_from_checkpoint=True)
+    task = MatmulTask()
+    trainer = trainer_in(tmp_path / "run", prompts, max_steps=1, task=task)
+    trainer.train()
+    trainer.save_model(tmp_path / "adapter")
+    saved = json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())
+    assert saved["settings"]["sandbox"] == "os" and saved["settings"]["task"] == "matmul"
+    with pytest.raises(UserError, match="written with sandbox='os' and this run has 'policy'"):
+        task = MatmulTask(level="policy")
+        trainer_in(tmp_path / "run", prompts, max_steps=2, task=task).train(resume_from_checkpoint=True)
 
 
 def test_two_rewards_of_one_name_are_refused(tmp_path, prompts):
