@@ -1,16 +1,15 @@
 """Calls the reward functions and the task's grader; what goes wrong in them becomes one sentence."""
 
 import math
-import traceback
 from collections.abc import Callable, Sequence
 from numbers import Real
-from pathlib import Path
 
 import torch
 
 from helpers.grpo.guards import LimitReached, time_limit
+from helpers.rewards.failure import describe_failure
 from helpers.rollout.completion import Completion
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError
 from helpers.tasks import Grade, Task
 
 GOES_ON = "training goes on from the last checkpoint"
@@ -114,11 +113,7 @@ def _call(what: str, function: Callable, timeout: float, *arguments, **keywords)
             f"reward_timeout, and run this again; {GOES_ON}."
         ) from error
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise UserError(
-            f"{what} raised {type(error).__name__}: {first_line(error)} "
-            f"({Path(place.filename).name}, line {place.lineno}): fix it and run this again; {GOES_ON}."
-        ) from error
+        raise UserError(f"{describe_failure(what, error)}: fix it and run this again; {GOES_ON}.") from error
 
 
 def name_of(function: Callable) -> str:

@@ -68,7 +68,7 @@ class AttentionMask:
         window_on_device = torch.full((), window or NO_WINDOW, device=self.device)
         self.mask_mod = _rule(self.q_offset, self.left_pad, window_on_device, self.document_ids)
 
-        # known without a look at the device
+        # known without asking the device
         self._has_left_pad = False
         self._offset_is_a_number = False
         self._derived = {}

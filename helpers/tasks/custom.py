@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from helpers.rewards.failure import describe_failure
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks.drawing import prompt_id
@@ -20,8 +21,9 @@ class CustomTask(Task):
     """Train and evaluate on your own prompts.
 
     data: the path of a JSONL file (one object a line) or a `datasets.Dataset`. Each row has `prompt`, a text or a list
-    of messages; other columns go to the rewards. A column `cluster` names rows that are alike, such as the wordings of
-    one question; without it each prompt stands for itself.
+    of messages; other columns go to the rewards, and a column that a row lacks is None there. A column `cluster` names
+    rows that are alike, such as the wordings of one question; without it each prompt stands for itself. A column `id`
+    is replaced.
     rewards: reward functions in TRL's signature, f(prompts, completions, **columns) -> list[float or None], each with
     weight 1. completions are message lists, as TRL has them for conversational data.
     grade: f(row, text) -> bool or `Grade`, where text is the final channel. Default: an answer is correct if the sum of
@@ -29,7 +31,8 @@ class CustomTask(Task):
     name: for messages and checkpoints.
 
     A hash of each prompt's text decides whether training sees it: three quarters are for training, an eighth chooses
-    each model's temperature, an eighth decides. Raises UserError for data that cannot be read and for an empty split.
+    each model's temperature, an eighth decides. Raises UserError for data that cannot be read, for one prompt with two
+    sets of columns, and for an empty split.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class CustomTask(Task):
         return [self._grade_one(row, completion) for row, completion in zip(rows, completions, strict=True)]
 
     def _grade_one(self, row: Row, completion: Completion) -> Grade:
-        found = self._grade(row, completion.text)
+        try:
+            found = self._grade(row, completion.text)
+        except Exception as error:
+            raise UserError(f"{describe_failure('The grade function', error)}: fix it and run this again.") from error
         if isinstance(found, Grade):
             return found
         return _right_or_wrong(bool(found), float(found), "not accepted by the task's grade function")
@@ -74,22 +80,40 @@ class CustomTask(Task):
             "completions": [completion.message for completion in completions],
             "completion_ids": [list(completion.token_ids) for completion in completions],
             "finish_reasons": [completion.finish_reason for completion in completions],
+            # What a reward logs is for the trainer, which has called it with the same completions.
+            "log_metric": _ignore,
+            "log_extra": _ignore,
         }
         for name in rows[0]:
             if name != "prompt":
                 arguments[name] = [row[name] for row in rows]
-        columns = [function(**arguments) for function in self.reward_funcs]
+        columns = [self._values_of(function, arguments) for function in self.reward_funcs]
         return [_grade_of_rewards(values) for values in zip(*columns, strict=True)]
 
+    def _values_of(self, function: Callable, arguments: dict) -> list[float | None]:
+        try:
+            return function(**arguments)
+        except Exception as error:
+            name = getattr(function, "__name__", type(function).__name__)
+            failure = describe_failure(f"Reward '{name}'", error)
+            raise UserError(
+                f"{failure}, called to grade answers: fix it, or give CustomTask a grade function, and run this again."
+            ) from error
+
     def _split(self, rows: Sequence[Row]) -> dict[str, list[Row]]:
-        """Give every row its id, cluster and split."""
+        """Give every row its id, cluster and split. A prompt that stands there twice is taken once."""
+        columns = {name: None for row in rows for name in row}
         by_split = {"train": [], "monitor": [], "confirm": []}
-        seen = set()
+        seen = {}
         for number, row in enumerate(rows, 1):
-            row = _with_id(row, number, self.name)
+            row = _with_id({**columns, **row}, number, self.name)
             if row["id"] not in seen:
-                seen.add(row["id"])
+                seen[row["id"]] = row
                 by_split[_split_of(row)].append(row)
+            elif seen[row["id"]] != row:
+                raise UserError(
+                    f"Row {number} has the prompt of an earlier row, and other columns: leave one of them out."
+                )
         for split, found in by_split.items():
             if not found:
                 raise UserError(
@@ -97,6 +121,10 @@ class CustomTask(Task):
                     "(some hundreds, to tell two models apart)."
                 )
         return by_split
+
+
+def _ignore(name: str, value: object) -> None:
+    """Take the place of the trainer's log functions."""
 
 
 def _read_jsonl(path: str | Path) -> list[Row]:
@@ -128,7 +156,8 @@ def _with_id(row: Row, number: int, name: str) -> Row:
         hint = did_you_mean("prompt", row)
         raise UserError(f"Row {number} has no 'prompt'{hint}: each row needs one, a text or a list of messages.")
     identity = prompt_id(name, json.dumps(prompt))
-    return {**row, "prompt": prompt, "id": identity, "cluster": str(row.get("cluster", identity))}
+    cluster = identity if row.get("cluster") is None else str(row["cluster"])
+    return {**row, "prompt": prompt, "id": identity, "cluster": cluster}
 
 
 def _split_of(row: Row) -> str:

@@ -71,6 +71,41 @@ def test_a_grade_of_ones_own(path):
     assert task.grade(rows[:1], answers("x"))[0].reason == "nearly"
 
 
+def test_a_column_that_some_rows_lack_is_none_there():
+    """A data set takes its columns from the first row alone."""
+    rows = [{"prompt": f"Say {n}."} | ({"hint": n} if n % 2 else {}) for n in range(40)]
+    hints = CustomTask(_dataset(rows), mentions).dataset("train")["hint"]
+    assert None in hints and any(hint is not None for hint in hints)
+    assert {type(row["cluster"]) for row in CustomTask(_dataset(rows), mentions).dataset("train")} == {str}
+
+
+def test_one_prompt_has_one_answer(path):
+    with pytest.raises(UserError, match="Row 61 has the prompt of an earlier row, and other columns"):
+        CustomTask(_dataset([*ROWS, {"prompt": ROWS[0]["prompt"], "word": "other"}]), mentions)
+    assert len(CustomTask(_dataset([*ROWS, ROWS[0]]), mentions).dataset("train", 1000)) < len(ROWS)
+
+
+def logs(prompts, completions, log_metric, log_extra, **kwargs):
+    log_metric("share", 0.5)
+    log_extra("note", ["x"] * len(completions))
+    return [1.0] * len(completions)
+
+
+def raises(*_, **kwargs):
+    raise KeyError("word")
+
+
+def test_rewards_that_log_can_grade_and_those_that_raise_are_one_sentence(path):
+    rows = list(CustomTask(path, logs).dataset("train", 1))
+    assert CustomTask(path, logs).grade(rows, answers("x"))[0].correct
+    with pytest.raises(
+        UserError, match=r"Reward 'raises' raised KeyError: 'word' \(test_custom.py, line \d+\), called"
+    ):
+        CustomTask(path, raises).grade(rows, answers("x"))
+    with pytest.raises(UserError, match="The grade function raised KeyError: 'word'"):
+        CustomTask(path, logs, grade=raises).grade(rows, answers("x"))
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
