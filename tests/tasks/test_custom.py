@@ -71,12 +71,13 @@ def test_a_grade_of_ones_own(path):
     assert task.grade(rows[:1], answers("x"))[0].reason == "nearly"
 
 
-def test_a_column_that_some_rows_lack_is_none_there():
-    """A data set takes its columns from the first row alone."""
+def test_a_column_that_some_rows_lack_is_none_there(tmp_path):
+    """A data set takes its columns from its first row alone, and a reward asks for them by name."""
     rows = [{"prompt": f"Say {n}."} | ({"hint": n} if n % 2 else {}) for n in range(40)]
-    hints = CustomTask(_dataset(rows), mentions).dataset("train")["hint"]
-    assert None in hints and any(hint is not None for hint in hints)
-    assert {type(row["cluster"]) for row in CustomTask(_dataset(rows), mentions).dataset("train")} == {str}
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    drawn = CustomTask(tmp_path / "rows.jsonl", mentions).dataset("train")
+    assert None in drawn["hint"] and any(hint is not None for hint in drawn["hint"])
+    assert {type(cluster) for cluster in drawn["cluster"]} == {str}
 
 
 def test_one_prompt_has_one_answer(path):
