@@ -92,11 +92,13 @@ def recover_folder(path: str | Path) -> Path:
 
     A folder that exists cannot be renamed over, so `whole_folder` moves the old one to a hidden name first. A process
     killed before the new one arrives leaves only the hidden name. Call this before reading such a folder.
-    Where there is nothing to put back, nothing happens.
+    A hidden folder beside one that arrived is out of date and is removed. Else nothing happens.
     """
     path = Path(path)
     old = _hidden_name(path)
-    if old.is_dir() and not path.exists():
+    if old.is_dir() and path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.is_dir():
         try:
             os.replace(old, path)
         except OSError:

@@ -9,6 +9,7 @@ def text_table(rows, header=None):
     cells = [[_text(cell) for cell in row] for row in ([header] if header else []) + list(rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     numeric = [all(isinstance(cell, (int, float)) for cell in column) for column in zip(*rows)]
+    numeric = numeric or [False] * len(widths)  # a header without rows
     lines = [
         "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(row, widths, numeric)).rstrip()
         for row in cells

@@ -31,7 +31,7 @@ def gains_by(base: Sequence[Record], tuned: Sequence[Record], key: str = "cluste
     groups = {}
     for pair in paired(base, tuned):
         groups.setdefault(pair[0][key], []).append(pair)
-    return {value: compare_records(*zip(*groups[value])) for value in sorted(groups) if len(groups[value]) > 1}
+    return {value: compare_records(*zip(*groups[value])) for value in sorted(groups, key=str) if len(groups[value]) > 1}
 
 
 def pass_at_k_curve(records: Sequence[Record], ks: Iterable[int]) -> dict[int, tuple[float, Interval]]:
@@ -58,19 +58,19 @@ def entropy_per_token(records: Sequence[Record]) -> float:
 
 
 def diversity(base: Sequence[Record], tuned: Sequence[Record]) -> dict[str, tuple[int, int, float]]:
-    """{"base" and "tuned": (different correct programs, correct answers, expected share of different ones)}.
+    """{"base" and "tuned": (different correct answers, correct answers, expected share of different ones)}.
 
     The share is the one expected among as many correct answers as the model with fewer of them has: more answers
     repeat each other more often. It is NaN where a model has none.
     """
-    programs = {
+    correct_texts = {
         name: [record["completion"] for record in records if record["correct"]]
         for name, records in (("base", base), ("tuned", tuned))
     }
-    draws = min(map(len, programs.values()))
+    draws = min(map(len, correct_texts.values()))
     return {
         name: (len(set(texts)), len(texts), distinct_share(texts, draws) if draws else float("nan"))
-        for name, texts in programs.items()
+        for name, texts in correct_texts.items()
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from helpers.runtime import UserError, did_you_mean, random_seed, write_whole
 from helpers.tasks import UNJUDGED, Task
+from helpers.tasks.grading import grade_answers
 
 #: Greedy, and four temperatures to sample at. Both models of a comparison get the same.
 TEMPERATURES = (0.0, 0.6, 0.8, 1.0, 1.2)
@@ -113,7 +114,7 @@ def sample_records(engine, task: Task, dataset, params, name: str, samples: int 
     """
     completions = engine.generate(dataset["prompt"], params, samples)
     rows = [row for row in dataset for _ in range(samples)]
-    grades = task.grade(rows, completions)
+    grades = grade_answers(task, rows, completions)
     unjudged = [grade.reason for grade in grades if grade.outcome == UNJUDGED]
     if unjudged:
         raise UserError(f"{len(unjudged)} answers could not be graded ({unjudged[0]}): run the evaluation again.")
@@ -165,8 +166,7 @@ def trained_on(origin: dict) -> str:
     names = settings["reward_funcs"]
     weights = settings.get("reward_weights") or [1] * len(names)
     paid = ", ".join(name for name, weight in zip(names, weights, strict=True) if weight)
-    level = settings.get("sandbox", "os")
-    judged = "" if level == "os" else f", judged at sandbox level {level}"
+    judged = ", judged at sandbox level policy" if settings.get("sandbox") == "policy" else ""
     return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}"
 
 

@@ -53,8 +53,11 @@ def prompt_indices(generation: int, count: int, size: int, seed: int) -> list[in
     generation: its number. count: prompts in each generation.
     """
     indices = []
+    orders = {}
     for position in range(generation * count, (generation + 1) * count):
-        order = list(range(size))
-        random.Random(f"{seed} {position // size}").shuffle(order)
-        indices.append(order[position % size])
+        epoch, place = divmod(position, size)
+        if epoch not in orders:
+            orders[epoch] = list(range(size))
+            random.Random(f"{seed} {epoch}").shuffle(orders[epoch])
+        indices.append(orders[epoch][place])
     return indices

@@ -8,6 +8,11 @@ from helpers.runtime import UserError
 
 SCALES = ("group", "batch", "none")
 SCHEDULES = ("constant", "linear", "cosine")
+#: Settings that are whole numbers from 1 on.
+COUNTS = (
+    "max_steps", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps", "num_iterations",
+    "max_prompt_length", "max_completion_length", "save_steps", "save_total_limit",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, init=False)
@@ -35,7 +40,7 @@ class GRPOConfig:
     load-balancing loss, and `load_model` decides the dtype.
     """
 
-    output_dir: str
+    output_dir: str = "trainer_output"
     max_steps: int = 100
     learning_rate: float = 1e-6
     lr_scheduler_type: str = "linear"
@@ -63,7 +68,7 @@ class GRPOConfig:
     max_minutes: float | None = None
     reward_timeout: float = 600.0
 
-    def __init__(self, output_dir: str, **settings):
+    def __init__(self, output_dir: str = "trainer_output", **settings):
         values = {field.name: field.default for field in fields(self)}
         foreign = {name: value for name, value in settings.items() if name not in values}
         values["output_dir"] = output_dir
@@ -71,8 +76,8 @@ class GRPOConfig:
         if isinstance(values["scale_rewards"], bool):
             values["scale_rewards"] = "group" if values["scale_rewards"] else "none"
         vars(self).update(values)  # a frozen dataclass allows no assignment to its fields
-        check_trl_settings(foreign, self._neutral(), own=values)
         self._check()
+        check_trl_settings(foreign, self._neutral(), own=values)
 
     def _neutral(self):
         """`NEUTRAL` with the two settings of TRL whose neutral value depends on others."""
@@ -92,6 +97,12 @@ class GRPOConfig:
             value = getattr(self, name)
             if value not in allowed:
                 raise UserError(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
+        for name in COUNTS:
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise UserError(f"{name} must be a whole number from 1 on; got {value!r}.")
+        if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
+            raise UserError(f"warmup_steps must be a whole number from 0 on; got {self.warmup_steps!r}.")
         if self.num_generations < 2:
             raise UserError("num_generations must be at least 2: an advantage compares a completion with its group.")
         if self.generation_batch_size % self.num_generations:
@@ -102,11 +113,6 @@ class GRPOConfig:
                 f"per_device_train_batch_size * gradient_accumulation_steps; {self.num_generations} does not: take "
                 f"{', '.join(fitting)}, or change the batch."
             )
-        counts = ("max_steps", "max_prompt_length", "max_completion_length", "num_iterations", "save_steps")
-        for name in (*counts, "save_total_limit"):
-            value = getattr(self, name)
-            if value is None or value < 1:
-                raise UserError(f"{name} must be at least 1; got {value}.")
         if self.reward_timeout <= 0:
             raise UserError(f"reward_timeout must be positive; got {self.reward_timeout}.")
         if self.temperature <= 0:

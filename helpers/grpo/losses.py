@@ -49,7 +49,7 @@ def _dr_grpo(tokens: int, completions: int, max_completion_length: int) -> int:
     return completions * max_completion_length
 
 
-#: `GRPOConfig.loss_type` -> what a step's summed loss is divided by. A new normalisation is one more line here.
+#: `GRPOConfig.loss_type` -> what a step's summed loss is divided by.
 NORMALIZERS = {"dapo": _dapo, "dr_grpo": _dr_grpo}
 
 

@@ -8,7 +8,7 @@ import torch
 from helpers.grpo.advantages import combine_rewards, equal_groups
 from helpers.grpo.batch import Generation
 from helpers.rollout.completion import Completion
-from helpers.tasks import Grade
+from helpers.tasks import UNJUDGED, Grade
 
 
 def rollout_metrics(
@@ -36,9 +36,13 @@ def rollout_metrics(
 
 
 def outcome_metrics(grades: Sequence[Grade], outcomes: Sequence[str]) -> dict[str, float]:
-    """Return {"outcomes/<label>": share of the completions} for each of the task's outcomes."""
+    """Return {"outcomes/<label>": share of the completions} for each of the task's outcomes.
+
+    Answers that could not be graded are one more outcome where there are any.
+    """
     found = [grade.outcome for grade in grades]
-    return {f"outcomes/{outcome}": found.count(outcome) / len(found) for outcome in outcomes}
+    labels = (*outcomes, UNJUDGED) if UNJUDGED in found else outcomes
+    return {f"outcomes/{label}": found.count(label) / len(found) for label in labels}
 
 
 def completion_records(

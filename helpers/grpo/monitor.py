@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from helpers.tasks import REFUSED, Grade
+from helpers.tasks import REFUSED, UNJUDGED, Grade
 
 #: From this share of the completions on, copies of another completion are a sign; likewise refused ones.
 COPIES = 0.5
 REFUSALS = 0.25
+#: From this share on, completions that could not be graded are a sign.
+UNGRADED = 0.1
 #: A rise of the share of copies by so much, against the mean of the run's first steps, is called a mode collapse.
 COLLAPSE = 0.25
 FIRST_STEPS = 5
@@ -18,32 +20,38 @@ def watch(
     grades: Sequence[Grade] = (),
     alarms: Mapping[str, str] | None = None,
     first_copies: Sequence[float] = (),
+    watch_copies: bool = True,
 ) -> dict:
     """Return {"monitor/...": value} for one batch; "monitor/signs" are sentences, and an empty list is the good case.
 
     texts: of the completions. grades: one a completion, or none where the run has no task. alarms: tag of a grade ->
-    what is wrong with an answer that has it. first_copies: the share of copies in each of the run's first steps.
+    what is wrong where it is True. first_copies: the share of copies in each of the run's first steps. watch_copies:
+    whether many copies are a sign.
     """
     answers = [text for text in texts if text]
     copies = (len(answers) - len(set(answers))) / len(texts)
     reasons = Counter(grade.reason for grade in grades if grade.outcome == REFUSED)
-    tags = Counter(tag for grade in grades for tag, value in grade.tags.items() if value is True)
+    flags = [(tag, value) for grade in grades for tag, value in grade.tags.items() if isinstance(value, bool)]
+    asked = Counter(tag for tag, _ in flags)
+    raised = Counter(tag for tag, value in flags if value)
     signs = [
-        *_alarm_signs(tags, alarms or {}, len(texts)),
-        *_copy_signs(copies, first_copies, len(texts)),
+        *_alarm_signs(asked, raised, alarms or {}),
+        *(_copy_signs(copies, first_copies, len(texts)) if watch_copies else []),
         *_refusal_signs(reasons, len(texts)),
+        *_ungraded_signs(grades),
     ]
     return {
         "monitor/duplicate_ratio": copies,
         "monitor/refused": dict(reasons.most_common(3)),
         "monitor/refused_ratio": reasons.total() / len(texts),
-        "monitor/tags": dict(tags),
+        "monitor/tags_asked": dict(asked),
+        "monitor/tags_raised": dict(raised),
         "monitor/signs": signs,
     }
 
 
-def _alarm_signs(tags: Counter, alarms: Mapping[str, str], count: int) -> list[str]:
-    return [f"{tags[tag]} of the {count} completions {what}" for tag, what in alarms.items() if tags[tag]]
+def _alarm_signs(asked: Counter, raised: Counter, alarms: Mapping[str, str]) -> list[str]:
+    return [f"{raised[tag]} of {asked[tag]} answers {what}" for tag, what in alarms.items() if raised[tag]]
 
 
 def _copy_signs(copies: float, first_copies: Sequence[float], count: int) -> list[str]:
@@ -62,3 +70,11 @@ def _refusal_signs(reasons: Counter, count: int) -> list[str]:
         return []
     most_often = reasons.most_common(1)[0][0]
     return [f"{share:.0%} of the {count} completions were refused, most often: {most_often}"]
+
+
+def _ungraded_signs(grades: Sequence[Grade]) -> list[str]:
+    reasons = Counter(grade.reason for grade in grades if grade.outcome == UNJUDGED)
+    if not reasons or reasons.total() < UNGRADED * len(grades):
+        return []
+    most_often = reasons.most_common(1)[0][0]
+    return [f"{reasons.total()} of {len(grades)} answers could not be graded, most often: {most_often}"]

@@ -11,6 +11,8 @@ from helpers.rewards.failure import describe_failure
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks import Grade, Task
+from helpers.tasks.grading import grade_answers
+from helpers.tasks.task import Rewards
 
 GOES_ON = "training goes on from the last checkpoint"
 #: Names and beginnings of names that a reward may not log under: the trainer's own.
@@ -59,15 +61,11 @@ def score(
     return torch.stack(rewards, 1), log.metrics, log.extras
 
 
-def grade(task: Task, rows: Sequence[dict], completions: Sequence[Completion], timeout: float) -> list[Grade]:
-    """Return the task's grades. Raises UserError if its grader raises, takes too long, or leaves some out."""
-    grades = _call(f"The grader of task '{task.name}'", task.grade, timeout, rows, completions)
-    if len(grades) != len(completions):
-        raise UserError(
-            f"The grader of task '{task.name}' returned {len(grades)} grades: return a list of {len(completions)}, one "
-            f"for each completion; {GOES_ON}."
-        )
-    return grades
+def grade(
+    task: Task, rows: Sequence[dict], completions: Sequence[Completion], rewards: Rewards | None, timeout: float
+) -> list[Grade]:
+    """Return the task's grades, as `grade_answers` does. Raises UserError also if its grader takes too long."""
+    return _call(f"The grader of task '{task.name}'", grade_answers, timeout, task, rows, completions, rewards)
 
 
 class _Log:

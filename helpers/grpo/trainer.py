@@ -11,7 +11,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -47,6 +47,7 @@ from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import UserError, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 
+TEMPLATE_TOKENS = 256  # more than a chat template adds to a prompt
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
 
@@ -100,6 +101,8 @@ class GRPOTrainer:
         self.task = task
         self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         self.reward_names = [name_of(function) for function in self.reward_funcs]
+        if args.reward_weights is None and self._pays_the_tasks_rewards():
+            args = self.args = replace(args, reward_weights=tuple(self.task.reward_weights))
         self._check_rewards()
         self.engine = engine or RolloutEngine(
             model,
@@ -108,6 +111,7 @@ class GRPOTrainer:
             max_length=args.max_length,
             chat_template_kwargs=args.chat_template_kwargs,
         )
+        self._check_prompts()
         self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
@@ -128,6 +132,22 @@ class GRPOTrainer:
         weights = self.args.reward_weights
         if weights is not None and len(weights) != len(self.reward_funcs):
             raise UserError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
+
+    def _check_prompts(self) -> None:
+        """Raise UserError for a prompt that is too long, before hours of training lead to it.
+
+        A token takes at least one byte, so only prompts of many bytes are rendered.
+        """
+        room = self.engine.max_length - self.args.max_completion_length
+        for number, prompt in enumerate(self.train_dataset["prompt"], 1):
+            if len(json.dumps(prompt)) < room - TEMPLATE_TOKENS:
+                continue
+            length = self.engine.prompt_length(prompt)
+            if length > room:
+                raise UserError(
+                    f"The prompt of row {number} of train_dataset has {length} tokens and there is room for {room}: "
+                    "shorten it, leave it out, or raise max_prompt_length."
+                )
 
     def train(self, resume_from_checkpoint=None):
         """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
@@ -203,19 +223,29 @@ class GRPOTrainer:
         rows = [row for row in prompts for _ in range(args.num_generations)]
         columns = {name: [row[name] for row in rows] for name in prompts.column_names}
         rewards, logged, extras = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
-        grades = grade(self.task, rows, completions, args.reward_timeout) if self.task else []
+        grades = self._grade(rows, completions, rewards) if self.task else []
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
         metrics |= logged | self._observe(completions, grades)
         metrics["time/generate"] = generated - started
         metrics["time/reward"] = time.monotonic() - generated
         return Generation(list(prompts["prompt"]), completions, rewards, metrics, extras, grades)
 
+    def _grade(self, rows: Sequence[dict], completions: Sequence[Completion], rewards: torch.Tensor) -> list[Grade]:
+        """Return the task's grades. rewards: float64 [B, R], NaN for None."""
+        paid = rewards.tolist() if self._pays_the_tasks_rewards() else None
+        return grade(self.task, rows, completions, paid, self.args.reward_timeout)
+
+    def _pays_the_tasks_rewards(self) -> bool:
+        """Whether the rewards are the task's own, and not a control's."""
+        return self.task is not None and self.reward_funcs == list(self.task.reward_funcs)
+
     def _observe(self, completions: Sequence[Completion], grades: Sequence[Grade]) -> dict:
         """Return what the task's grades and the monitor say of a generation."""
         texts = [completion.text for completion in completions]
         if self.task is None:
             return watch(texts, first_copies=self.first_copies)
-        return outcome_metrics(grades, self.task.outcomes) | watch(texts, grades, self.task.alarms, self.first_copies)
+        signs = watch(texts, grades, self.task.alarms, self.first_copies, watch_copies=self.task.watch_copies)
+        return outcome_metrics(grades, self.task.outcomes) | signs
 
     def advantages(self, generation):
         """float32 [B]."""
@@ -303,7 +333,7 @@ class GRPOTrainer:
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
-        free |= {"gradient_checkpointing"}  # it changes memory, not a bit of the gradient
+        free |= {"gradient_checkpointing", "max_prompt_length"}  # they change memory, not a bit of the gradient
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         lora = self.model.active_peft_config

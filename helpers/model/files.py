@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, first_line, recover_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,8 +27,8 @@ INDEX = "model.safetensors.index.json"
 
 def find_folder(path: str | Path, patterns: list[str] = ALL) -> Path:
     """Return the local folder of `path`; where it is a hub id, the files that match are fetched first."""
-    folder = Path(path).expanduser()
     try:
+        folder = recover_folder(Path(path).expanduser())
         if folder.is_dir():
             return folder
     except OSError as error:
@@ -90,7 +90,7 @@ def experts_are_packed(folder: str | Path) -> bool:
     index = Path(folder) / INDEX
     if index.exists():
         return any(name.endswith("_scales") for name in _weight_map(index))
-    return "quantization_config" in _config_content(folder)
+    return _config_content(folder).get("quantization_config") is not None
 
 
 #: Sizes without which there is no model.

@@ -28,7 +28,7 @@ from helpers.model.files import (
 )
 from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
-from helpers.model.memory import WHOLE, MemoryPlan, memory_plan
+from helpers.model.memory import PROMPT, WHOLE, MemoryPlan, memory_plan
 from helpers.profiles import Profile, get_profile
 from helpers.runtime import UserError, first_line
 
@@ -48,6 +48,7 @@ def load_model(
     experts: str | None = None,
     batch: int | None = None,
     max_completion_length: int | None = None,
+    max_prompt_length: int = PROMPT,
 ) -> tuple:
     """Load a model and its tokenizer.
 
@@ -59,7 +60,8 @@ def load_model(
             computes in float32, "bf16" and "fp16" likewise; default: the profile's.
         experts: storage of the expert matrices, "mxfp4" or whole; default: the profile's, and whole where
             the folder's are dense, because packing rounds them: ask for "mxfp4" to have that.
-        batch, max_completion_length: of the rollouts that will run, for the memory plan; default: the profile's.
+        batch, max_completion_length, max_prompt_length: of the rollouts that will run, for the memory plan; default:
+            the profile's, and 512 tokens of a prompt.
 
     Returns: `(model, tokenizer)`, the model frozen, in eval mode, on the profile's device. Prints
     the memory plan.
@@ -68,7 +70,7 @@ def load_model(
     not gpt-oss, a hub that cannot be reached, a model that does not fit the GPU and a package that is
     missing; before loading any, for shards or tensors that are missing, damaged or of other shapes.
     """
-    source = resolve_source(path, profile, dense, experts, batch, max_completion_length)
+    source = resolve_source(path, profile, dense, experts, batch, max_completion_length, max_prompt_length)
     print(source.memory)
     source.check_memory()
     chosen = source.memory.profile
@@ -122,6 +124,7 @@ def resolve_source(
     experts: str | None = None,
     batch: int | None = None,
     max_completion_length: int | None = None,
+    max_prompt_length: int = PROMPT,
 ) -> Source:
     """Decide what to load, and how: by the arguments of `load_model`, the machine and the checkpoint's small files."""
     named = get_profile(profile)
@@ -141,7 +144,13 @@ def resolve_source(
         experts=experts or default_experts,
         embedding="int8" if host_is_unreadable else named.embedding,
     )
-    memory = memory_plan(chosen, batch, config=config, max_completion_length=max_completion_length)
+    memory = memory_plan(
+        chosen,
+        batch,
+        config=config,
+        max_completion_length=max_completion_length,
+        max_prompt_length=max_prompt_length,
+    )
     return Source(location, folder, config, is_packed, memory)
 
 

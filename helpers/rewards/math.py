@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from helpers.rewards.text import text_of
+from helpers.runtime import UserError
 
-#: A complete box that holds no braces.
-BOX = re.compile(r"\\boxed\s*\{([^{}]*)\}")
+BOX_START = re.compile(r"\\boxed\s*\{")
 #: Digits, or well-formed groups of three; a sign may stand before them. ASCII digits only.
 INTEGER = re.compile(r"([+\-\u2212]?)\s*([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)")
 #: More digits than any answer has. Python refuses to read integers of more than some thousand digits.
@@ -21,10 +21,24 @@ def boxed_integer(completion: str | list[dict], finish_reason: str = "stop") -> 
     """
     if finish_reason != "stop":
         return None
-    boxes = BOX.findall(text_of(completion))
-    if not boxes:
-        return None
-    match = INTEGER.fullmatch(boxes[-1].strip())
+    content = last_box(text_of(completion))
+    return None if content is None else read_integer(content)
+
+
+def last_box(text: str) -> str | None:
+    r"""Return what stands in the last `\boxed{}` whose braces close, or None. A box may hold braces."""
+    for start in reversed(list(BOX_START.finditer(text))):
+        depth = 1
+        for place in range(start.end(), len(text)):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if depth == 0:
+                return text[start.end() : place]
+    return None
+
+
+def read_integer(text: str) -> int | None:
+    """Return the integer that a text consists of, or None."""
+    match = INTEGER.fullmatch(text.strip())
     if match is None:
         return None
     sign, digits = match.groups()
@@ -34,10 +48,18 @@ def boxed_integer(completion: str | list[dict], finish_reason: str = "stop") -> 
     return value if sign in ("", "+") else -value
 
 
+def right_integer(answer: int | str) -> int:
+    """Return the right answer that a row of the data set gives. Raises UserError if it is no integer."""
+    value = read_integer(str(answer))
+    if value is None:
+        raise UserError(f"The right answer {answer!r} is no integer: math_answer compares integers only.")
+    return value
+
+
 def math_answer(
     prompts: Sequence, completions: Sequence, answer: Sequence, finish_reasons: Sequence[str] | None = None, **_
 ) -> list[float]:
     """Pay 1 for the right integer in the box, else 0. answer: the right integers, as numbers or text."""
     finish_reasons = finish_reasons or ["stop"] * len(completions)
     found = [boxed_integer(*pair) for pair in zip(completions, finish_reasons, strict=True)]
-    return [float(value == int(right)) for value, right in zip(found, answer, strict=True)]
+    return [float(value == right_integer(right)) for value, right in zip(found, answer, strict=True)]

@@ -54,11 +54,16 @@ class RolloutEngine:
         for start in range(0, len(rows), self.max_batch_size):
             batch = rows[start : start + self.max_batch_size]
             drawn = self.backend.generate(batch, params, random_seed("rollout", params.seed, start))
-            completions += map(self._completion, batch, drawn)
+            completions += [self._completion(*pair) for pair in zip(batch, drawn, strict=True)]
         return completions
+
+    def prompt_length(self, prompt: str | list[dict]) -> int:
+        """Return the tokens of a prompt as it will be rendered."""
+        return len(self.harmony.render(prompt, **self.chat_template_kwargs))
 
     def _completion(self, prompt_ids: list[int], drawn: Drawn) -> Completion:
         """Cut what was drawn after its first stop token, and parse it."""
+        assert len(drawn.token_ids) == len(drawn.logprobs), "a backend gives one log-probability a token"
         stops = [place for place, token in enumerate(drawn.token_ids) if token in self.harmony.stop_ids]
         length = stops[0] + 1 if stops else len(drawn.token_ids)
         token_ids = drawn.token_ids[:length]

@@ -1,8 +1,9 @@
 """What can be learned: each task has its prompts, rewards and grades."""
 
 from collections.abc import Callable
+from importlib import import_module
 
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.math.task import MathTask
 from helpers.tasks.matmul.task import MatmulTask
@@ -14,11 +15,29 @@ _TASKS: dict[str, Callable[..., Task]] = {"matmul": MatmulTask, "math": MathTask
 def get_task(name: str, **options) -> Task:
     """Return the task of that name. options: of its class, such as speed=False for "matmul".
 
-    Raises UserError for an unknown name.
+    name: one of `list_tasks()`, or "module:function" for a function of your own that returns a `Task`.
+
+    Raises UserError for an unknown name, and for a module that cannot be imported.
     """
+    if ":" in name:
+        return _import_function(name)(**options)
     if name not in _TASKS:
-        raise UserError(f"There is no task '{name}'{did_you_mean(name, _TASKS)}: choose {', '.join(_TASKS)}.")
+        raise UserError(
+            f"There is no task '{name}'{did_you_mean(name, _TASKS)}: choose {', '.join(_TASKS)}, or write "
+            "module:function."
+        )
     return _TASKS[name](**options)
+
+
+def _import_function(name: str) -> Callable[..., Task]:
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"Cannot import the task '{name}' ({first_line(error)}): the module must lie where Python finds it, such "
+            "as the project's folder or one in PYTHONPATH."
+        ) from error
 
 
 def list_tasks() -> list[str]:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 from helpers.rewards.text import text_of
 from helpers.rollout.completion import Completion
+from helpers.tasks.split import is_heldout
 
 Row = dict
 Value = str | float | bool
+#: For each completion, what each of the task's reward functions gave it.
+Rewards = Sequence[Sequence[float | None]]
 
 #: Outcomes that mean the same in every task.
 CORRECT = "correct"
@@ -24,8 +27,8 @@ class Grade:
 
     score: how good it is; 1 for a correct answer where a task has no finer scale. correct: whether it counts as
     solved. outcome: one of the task's `outcomes`, or UNJUDGED. reason: one sentence fit to be shown, empty if correct.
-    tags: further facts by name. The trainer's monitor counts tags that are True; evaluation compares those that the
-    task lists as its `measures`.
+    tags: further facts by name. The trainer's monitor counts those that are True or False; evaluation compares those
+    that the task lists as its `measures`.
     """
 
     score: float
@@ -33,6 +36,12 @@ class Grade:
     outcome: str
     reason: str = ""
     tags: dict[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self):
+        """Turn numpy's numbers into Python's, which checkpoints and records can hold."""
+        tags = {name: _plain(value) for name, value in self.tags.items()}
+        for name, value in (("score", float(self.score)), ("correct", bool(self.correct)), ("tags", tags)):
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,12 @@ class Task(ABC):
 
     name: for settings and messages. outcomes: labels of grades, best first, in the order in which tables show them.
     reward_funcs: reward functions in TRL's signature. reward_weights: one a function; 0 for what is only logged.
-    alarms: tag -> what is wrong where a grade has that tag; the trainer's monitor warns. measures: numbers to compare.
-    breakdowns: columns of the data set by which an evaluation shows its gains.
+    alarms: tag -> what is wrong where that tag of a grade is True; the trainer's monitor warns. watch_copies: whether
+    many equal answers are a sign of a mode collapse, which they are not where right answers are short. measures:
+    numbers to compare. breakdowns: columns of the data set by which an evaluation shows its gains.
+
+    To write one, implement `dataset` and `grade`; `drawing.draw_dataset` and `drawing.make_row` help a task that
+    generates its prompts, and `custom.CustomTask` is one that reads them.
     """
 
     name: str
@@ -62,6 +75,7 @@ class Task(ABC):
     reward_funcs: Sequence[Callable]
     reward_weights: Sequence[float]
     alarms: dict[str, str] = {}
+    watch_copies: bool = True
     measures: tuple[Measure, ...] = ()
     breakdowns: tuple[str, ...] = ("cluster",)
 
@@ -75,8 +89,18 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
-        """Return one grade a completion. rows: the row of the data set that each completion answers."""
+    def grade(
+        self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
+    ) -> list[Grade]:
+        """Return one grade a completion.
+
+        rows: the row of the data set that each completion answers. rewards: what the task's reward functions gave, if
+        they have been called already.
+        """
+
+    def is_heldout(self, row: Row) -> bool:
+        """Whether training must not see this row."""
+        return is_heldout(row["prompt"][-1]["content"])
 
     def settings(self) -> dict[str, Value]:
         """Return what a checkpoint or adapter must name of this task; a resumed run must have the same."""
@@ -95,3 +119,7 @@ class Task(ABC):
 
     def close(self) -> None:  # noqa: B027  (most tasks hold nothing)
         """Release what the task holds, such as processes."""
+
+
+def _plain(value: object) -> Value:
+    return value.item() if hasattr(value, "item") else value

@@ -39,7 +39,7 @@ def test_every_answer_is_graded(engine, task):
 class Ungradable(MathTask):
     """A task whose grader fails for one answer."""
 
-    def grade(self, rows, completions):
+    def grade(self, rows, completions, rewards=None):
         return [Grade(0.0, False, UNJUDGED, "the grader is away"), *super().grade(rows, completions)[1:]]
 
 

@@ -53,7 +53,13 @@ ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
             {"num_generations": 3, "per_device_train_batch_size": 8},
             "3 does not: take 2, 4, 8, or change",
         ),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"max_steps": 0}, "max_steps must be a whole number from 1 on; got 0"),
+        ({"max_steps": 2.5}, "max_steps must be a whole number from 1 on; got 2.5"),
+        ({"max_steps": "30"}, "max_steps must be a whole number from 1 on; got '30'"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size must be a whole number from 1 on; got 0"),
+        ({"gradient_accumulation_steps": -1}, "gradient_accumulation_steps must be a whole number from 1 on"),
+        ({"save_total_limit": None}, "save_total_limit must be a whole number from 1 on; got None"),
+        ({"warmup_steps": 0.1}, "warmup_steps must be a whole number from 0 on; got 0.1"),
         ({"temperature": 0}, "temperature must be positive"),
     ],
 )
@@ -173,7 +179,12 @@ def test_it_is_an_ordinary_frozen_dataclass():
     assert list(config.to_dict()) == [field.name for field in fields(GRPOConfig)] == list(vars(config))
     assert GRPOConfig(**config.to_dict()) == config == pickle.loads(pickle.dumps(config)) == copy.deepcopy(config)
     assert replace(config, max_steps=6) == GRPOConfig("out", max_steps=6)
-    with pytest.raises(UserError, match="max_steps must be at least 1"):
+    with pytest.raises(UserError, match="max_steps must be a whole number"):
         replace(config, max_steps=0)
     with pytest.raises(AttributeError):
         config.max_steps = 6
+
+
+def test_a_trl_script_may_leave_the_folder_out():
+    """TRL's default folder, and not a TypeError about an argument that the script never had."""
+    assert GRPOConfig(beta=0.0).output_dir == "trainer_output"

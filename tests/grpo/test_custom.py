@@ -9,7 +9,7 @@ import torch
 from helpers import CustomTask, SamplingParams, compare, evaluate, read_metrics
 from helpers.profiles import PROFILES
 from helpers.runtime import ROOT
-from tests.grpo.small import trainer_in
+from tests.grpo.small import adapter, same, toy_reward, trainer_in
 from tests.tasks.test_custom import ROWS, mentions
 
 VERDICTS = ("win", "sharper", "null", "inconclusive", "regression")
@@ -19,12 +19,14 @@ def test_training_and_evaluation_to_a_verdict(tmp_path):
     """The whole chain on a JSONL file and a reward written for TRL."""
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, ROWS)))
-    task = CustomTask(path, mentions)
+    task = CustomTask(path, [mentions, toy_reward])
     trainer = trainer_in(tmp_path / "run", task.dataset("train"), task.reward_funcs, max_steps=2, task=task)
+    before = adapter(trainer)
     trainer.train()
+    assert not same(adapter(trainer), before)
     metrics = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert all(row["outcomes/correct"] + row["outcomes/wrong"] == 1 for row in metrics)
-    assert all("rewards/mentions/mean" in row for row in metrics)
+    assert all("rewards/mentions/mean" in row and row["grad_norm"] > 0 for row in metrics)
     monitor, confirm = task.dataset("monitor"), task.dataset("confirm")
     params = SamplingParams(max_completion_length=16, seed=0)
     tuned = evaluate(trainer.engine, task, monitor, confirm, params, "tuned", (0.0, 1.0))

@@ -219,7 +219,13 @@ FAULTS = [
         "hidden[row_B1, at_BT]",
         "scores a token by its own state",
     ),
-    ("04-15", "grpo/monitor.py", "value is True", "value is not None", "every tag counts, true or not"),
+    (
+        "04-15",
+        "grpo/monitor.py",
+        "for tag, value in flags if value)",
+        "for tag, value in flags)",
+        "every tag counts, true or not",
+    ),
     ("04-15", "grpo/monitor.py", "at_first + COLLAPSE", "at_first + 1", "a mode collapse is not named"),
     ("04-21", "grpo/trainer.py", 'logs = {"step": step,', 'logs = {"step": step - 1,', "steps counted from 0"),
     (

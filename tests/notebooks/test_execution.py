@@ -75,7 +75,9 @@ def test_another_task_runs_to_a_verdict(run_name):
     run_notebook("05_evaluate", folder, {**parameters, "SWEEP": "small", "ITEMS": 24})
     report = json.loads((folder / "report.json").read_text())
     assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
-    assert report["origin"]["settings"]["task"] == "math"
+    assert report["origin"]["settings"]["task"] == "math" and report["origin"]["adapter_norm"] > 0
+    metrics = [json.loads(line) for line in (folder / "grpo" / "metrics.jsonl").open()]
+    assert all(row["reward_std"] > 0 and row["grad_norm"] > 0 for row in metrics)
     assert set(report["base_outcomes"]) <= {"correct", "wrong", "unanswered"}
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from helpers import UserError
 from helpers.rewards import boxed_integer, math_answer
 
 
@@ -15,6 +16,8 @@ from helpers.rewards import boxed_integer, math_answer
         (r"\boxed{1,200}", 1200),
         (r"first \boxed{1}, then \boxed{2}", 2),
         (r"\boxed{2}, and \boxed{3", 2),
+        (r"wrong \boxed{3} then \boxed{\frac{1}{2}}", None),
+        (r"\boxed{3} \boxed{\text{5}}", None),
         (r"\boxed{12", None),
         (r"\boxed{}", None),
         (r"\boxed{1 2}", None),
@@ -46,3 +49,11 @@ def test_only_the_right_integer_is_paid():
     assert math_answer(
         prompts=[None], completions=[[{"role": "assistant", "content": r"\boxed{-3}"}]], answer=[-3]
     ) == [1.0]
+
+
+def test_a_right_answer_that_is_no_integer_is_one_sentence():
+    """`int(7.5)` would pay for 7."""
+    assert math_answer([None], [r"\boxed{1200}"], answer=["1,200"]) == [1.0]
+    for answer in (7.5, "7.0", "x", None):
+        with pytest.raises(UserError, match="is no integer: math_answer compares integers only"):
+            math_answer([None], [r"\boxed{7}"], answer=[answer])

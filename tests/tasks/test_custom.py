@@ -14,6 +14,10 @@ def mentions(prompts, completions, word, **kwargs):
     return [1.0 if word in content else 0.0 for content, word in zip(contents, word)]
 
 
+def one(prompts, completions, **kwargs):
+    return [1.0] * len(completions)
+
+
 def never(prompts, completions, **kwargs):
     return [None] * len(completions)
 
@@ -59,8 +63,17 @@ def test_without_a_grade_an_answer_is_correct_where_it_is_paid(path):
     right, wrong = task.grade(rows, answers(f"It is {rows[0]['word']}", "no"))
     assert (right.correct, right.outcome, right.score, right.reason) == (True, "correct", 1.0, "")
     assert (wrong.correct, wrong.outcome, wrong.score) == (False, "wrong", 0.0) and wrong.reason
-    (unjudged,) = CustomTask(path, never).grade(rows[:1], answers("x"))
-    assert unjudged.outcome == "unjudged"
+    (unpaid,) = CustomTask(path, never).grade(rows[:1], answers("x"))
+    assert (unpaid.outcome, unpaid.reason) == ("wrong", "every reward is None")
+    weighted = CustomTask(path, [mentions, one], reward_weights=[1.0, 0.0])
+    assert [grade.correct for grade in weighted.grade(rows, answers(rows[0]["word"], "no"))] == [True, False]
+
+
+def test_rewards_that_were_called_already_are_not_called_again(path):
+    """A judge that costs money, or a random one, would be asked twice a step."""
+    task = CustomTask(path, raises)
+    rows = list(task.dataset("train", 2))
+    assert [grade.correct for grade in task.grade(rows, answers("x", "y"), [[1.0], [float("nan")]])] == [True, False]
 
 
 def test_a_grade_of_ones_own(path):
@@ -107,11 +120,57 @@ def test_rewards_that_log_can_grade_and_those_that_raise_are_one_sentence(path):
         CustomTask(path, logs, grade=raises).grade(rows, answers("x"))
 
 
+@pytest.mark.parametrize("found", [None, 0.3, "yes"])
+def test_a_grade_function_says_yes_or_no(path, found):
+    task = CustomTask(path, mentions, grade=lambda row, text: found)
+    with pytest.raises(UserError, match="The grade function returned .*: return True, False or a Grade"):
+        task.grade(list(task.dataset("train", 1)), answers("x"))
+
+
+def test_rows_of_one_cluster_are_in_one_split():
+    """An interval by cluster says nothing if training saw the clusters that decide."""
+    rows = [{"prompt": f"Say {n}.", "cluster": n % 40} for n in range(400)]
+    task = CustomTask(rows, mentions)
+    clusters = [set(task.dataset(split, 1000)["cluster"]) for split in ("train", "monitor", "confirm")]
+    assert sum(map(len, clusters)) == len(set.union(*clusters)) == 40
+    assert not any(map(task.is_heldout, task.dataset("train"))) and all(map(task.is_heldout, task.dataset("confirm")))
+
+
+def test_the_name_of_a_task_does_not_move_its_split():
+    """Trained under one name and evaluated under another, a model would be asked what it was taught."""
+    rows = [{"prompt": f"Say {n}."} for n in range(60)]
+    texts = [CustomTask(rows, mentions, name=name).dataset("confirm")["prompt"][:] for name in ("a", "b")]
+    assert texts[0] == texts[1]
+
+
+def test_lines_of_a_file_end_with_a_newline_only(tmp_path):
+    r"""JSON may hold U+2028, which `splitlines` cuts at; and Windows writes a byte order mark."""
+    rows = [{"prompt": f"Say\u2028{n}."} for n in range(60)]
+    text = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (tmp_path / "rows.jsonl").write_text("\ufeff" + text, encoding="utf-8", newline="")
+    assert len(CustomTask(tmp_path / "rows.jsonl", mentions).dataset("train", 1000)) > 30
+
+
+def test_other_data_is_one_sentence():
+    with pytest.raises(UserError, match="takes the path of a JSONL file, a datasets.Dataset or a list of dicts; got a"):
+        CustomTask(7, mentions)
+
+
+def test_a_task_of_a_module(tmp_path, monkeypatch):
+    """`make run PARAMS="TASK=mine:task"` starts kernels of its own, which know nothing that was registered."""
+    (tmp_path / "mine_for_test.py").write_text("from helpers import MathTask\n\ndef task():\n    return MathTask()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert get_task("mine_for_test:task").name == "math"
+    for name in ("no_such_module_here:task", "mine_for_test:other"):
+        with pytest.raises(UserError, match=f"Cannot import the task '{name}'"):
+            get_task(name)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("", "none falls into the split 'train'"),
-        ('{"prompt": "a"}', "give the task more prompts"),
+        ('{"prompt": "a"}', "give the task more of them"),
         ('{"prompt": "a"', "Line 1 .* is not JSON"),
         ("[1]", "Line 1 .* is not an object"),
         ('{"promt": "a"}', r"Row 1 has no 'prompt' \(did you mean 'promt'\?\)"),

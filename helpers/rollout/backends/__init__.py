@@ -20,7 +20,14 @@ class Backend(Protocol):
     """Generates for a batch of prompts that fits in memory at once."""
 
     def generate(self, prompt_ids: Sequence[list[int]], params: SamplingParams, seed: int) -> list[Drawn]:
-        """Draw one completion for each prompt. The same arguments and weights give the same tokens."""
+        """Draw one completion for each prompt. The same arguments and weights give the same tokens.
+
+        prompt_ids: a prompt stands there once for each of its completions. Log-probabilities are those of
+        `params.temperature`; of greedy ones (temperature 0) those of temperature 1.
+        """
 
     def sync(self) -> None:
-        """Take over the trained weights; nothing to do where the trainer's own tensors are read."""
+        """Take over the weights of the model that the backend was made with, before each rollout.
+
+        There is nothing to do where the trainer's own tensors are read.
+        """

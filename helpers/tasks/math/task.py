@@ -3,11 +3,11 @@
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.math import boxed_integer, math_answer
+from helpers.rewards.math import boxed_integer, math_answer, right_integer
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import draw_dataset, make_row
 from helpers.tasks.math.problems import FAMILIES, draw_problem
-from helpers.tasks.task import CORRECT, Grade, Row, Task
+from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 
 WORDINGS = {name: family.wordings for name, family in FAMILIES.items()}
 
@@ -17,6 +17,7 @@ class MathTask(Task):
 
     name = "math"
     outcomes = (CORRECT, "wrong", "unanswered")
+    watch_copies = False  # many problems have the same small answer
 
     def __init__(self):
         self.reward_funcs = [math_answer]
@@ -26,7 +27,9 @@ class MathTask(Task):
         """Draw problems. Beside the usual columns: answer, the integer as text."""
         return draw_dataset(self.name, WORDINGS, _draw_row, split, size, seed)
 
-    def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
+    def grade(
+        self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
+    ) -> list[Grade]:
         return [_grade(row, completion) for row, completion in zip(rows, completions, strict=True)]
 
     def behaviours(
@@ -45,7 +48,7 @@ def _grade(row: Row, completion: Completion) -> Grade:
     value = boxed_integer(completion.text, completion.finish_reason)
     if value is None:
         return Grade(0.0, False, "unanswered", "no single integer in the last box of the final channel")
-    if value != int(row["answer"]):
+    if value != right_integer(row["answer"]):
         return Grade(0.0, False, "wrong", "wrong integer")
     return Grade(1.0, True, CORRECT)
 

@@ -21,7 +21,7 @@ from helpers.tasks.matmul.programs import STYLES, draw_program
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, Prompt, draw_prompt
 from helpers.tasks.matmul.trial import Verdict
 from helpers.tasks.split import belongs_to
-from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Row, Task
+from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Rewards, Row, Task
 
 #: Speedups this close to 1 earn nothing: the clock cannot tell less than that from no difference.
 DEAD_ZONE = 0.03
@@ -99,7 +99,9 @@ class MatmulTask(Task):
         """Draw prompts. Beside the usual columns: contract (a name in `contracts.CONTRACTS`) and answer (a program)."""
         return draw_dataset(self.name, CONTRACT_WORDINGS, _draw_row, split, size, seed)
 
-    def grade(self, rows: Sequence[Row], completions: Sequence[Completion]) -> list[Grade]:
+    def grade(
+        self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
+    ) -> list[Grade]:
         prompts = [row["prompt"] for row in rows]
         contracts = [row["contract"] for row in rows]
         messages = [completion.message for completion in completions]
@@ -274,7 +276,6 @@ def grade_of(verdict: Verdict, passed_heldout_check: float | None = None) -> Gra
     """Return the grade that a verdict stands for. passed_heldout_check: 1, 0, or None where it was not asked."""
     tags = {"speedup": verdict.speedup, "too_fast": too_fast(verdict)}
     if passed_heldout_check is not None:
-        tags["passed_heldout_check"] = bool(passed_heldout_check)
         tags["failed_heldout_check"] = not passed_heldout_check
     return Grade(float(verdict.correct), verdict.correct, outcome_of(verdict), verdict.reason, tags)
 

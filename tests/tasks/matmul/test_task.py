@@ -84,7 +84,7 @@ def test_grades():
     assert [grade.correct for grade in grades] == [True, False, False, False, False]
     assert [grade.score for grade in grades] == [1.0, 0.0, 0.0, 0.0, 0.0]
     assert grades[0].reason == "" and grades[3].reason == "numpy is not pure Python"
-    assert grades[0].tags["passed_heldout_check"] is True and grades[0].tags["speedup"] > 0
+    assert grades[0].tags["failed_heldout_check"] is False and grades[0].tags["speedup"] > 0
     assert {grade.outcome for grade in grades} <= set(task.outcomes) and set(task.alarms) <= set(grades[0].tags)
     failed = Verdict(judged=False, reason="the sandbox failed: x")
     assert grade_of(failed).outcome == "unjudged"
