@@ -20,7 +20,9 @@ def test_training_and_evaluation_to_a_verdict(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, ROWS)))
     task = CustomTask(path, [mentions, toy_reward])
-    trainer = trainer_in(tmp_path / "run", task.dataset("train"), task.reward_funcs, max_steps=2, task=task)
+    trainer = trainer_in(
+        tmp_path / "run", task.dataset("train"), task.reward_funcs, max_steps=2, max_completion_length=64, task=task
+    )
     before = adapter(trainer)
     trainer.train()
     assert not same(adapter(trainer), before)
