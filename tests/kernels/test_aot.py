@@ -16,8 +16,20 @@ from tests.kernels.aot import CAPABILITIES
 OLDER = "3.6.0"
 
 
-@pytest.mark.parametrize("profile", CAPABILITIES)
-@pytest.mark.parametrize("older", [True, False], ids=[OLDER, "installed"])
+#: Colab's T4 is tried in every run, its other cards in `make test-slow`.
+CASES = [
+    pytest.param(
+        profile,
+        older,
+        id=f"{OLDER if older else 'installed'}-{profile}",
+        marks=[pytest.mark.slow] if older and profile != "t4" else [],
+    )
+    for older in (True, False)
+    for profile in CAPABILITIES
+]
+
+
+@pytest.mark.parametrize(("profile", "older"), CASES)
 def test_every_launch_compiles_without_spilling(profile, older, tmp_path):
     """A kernel that spills, or wants more shared memory than a T4 has, is found here and not on somebody's evening."""
     path = Path(sys.prefix) / f"triton-{OLDER}"

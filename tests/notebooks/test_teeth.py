@@ -41,7 +41,7 @@ def test_the_table_of_faults_is_in_the_readme():
 
 
 #: Cells that come after half a minute of computation: their faults are part of `make test-slow`.
-LATE_CELLS = {"02-32", "02-34", "05-22"}
+LATE_CELLS = {"02-32", "02-34", "04-21", "05-22"}
 FAULT_PARAMETERS = [
     pytest.param(*fault, id=f"{fault[0]}: {fault[4]}", marks=[pytest.mark.slow] if fault[0] in LATE_CELLS else [])
     for fault in FAULTS
