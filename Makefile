@@ -29,7 +29,7 @@ run: $(READY) ## run the five notebooks in order; results under runs/
 test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, on two to four cores
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test-slow: $(READY) $(VENV)/triton-3.6.0 ## the runs that take longer: three lessons, eight controls, ten kills (about an hour)
+test-slow: $(READY) $(VENV)/triton-3.6.0 ## the runs that take longer: three lessons, eight controls, ten kills (over an hour)
 	@$(VENV)/bin/python -m pytest -m slow --timeout 7200
 
 test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3.13"

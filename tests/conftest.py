@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 
 os.environ["HELPERS_HEADLESS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -17,6 +18,9 @@ import helpers
 from helpers.profiles import PROFILES
 
 CHECKPOINT = PROFILES["tiny"].model
+
+# A shell starts background jobs with Ctrl-C ignored, and Python then installs no handler; tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
