@@ -84,7 +84,7 @@ def transition_matrix(
 
 @dataclass(frozen=True)
 class FaultChange:
-    """What became of the items on which the base made one fault.
+    """The fate of the items on which the base made one fault.
 
     base: how many there are. Of these the tuned model now is correct on `solved`, makes the same fault on `same`, and
     another on `other`. tuned: how often the tuned model makes this fault, on any item.
@@ -123,7 +123,7 @@ def fault_changes(base: Sequence[Record], tuned: Sequence[Record]) -> list[Fault
 
 @dataclass(frozen=True)
 class MeasureChange:
-    """How a measure of correct answers differs between two models.
+    """The difference between two models in a measure of correct answers.
 
     base, tuned: medians over all correct answers, None without any. pairs: pairs of unlike answers to one item that are
     both correct, each pair of texts once. ratio: median of tuned over base in these pairs, None without any. higher,

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, fields
 
 from helpers.grpo.losses import NORMALIZERS
 from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
+from helpers.model.memory import PROMPT, rollout_length
 from helpers.runtime import UserError
 
 SCALES = ("group", "batch", "none")
@@ -52,7 +53,7 @@ class GRPOConfig:
     gradient_accumulation_steps: int = 1
     gradient_checkpointing: bool = True
     num_iterations: int = 1
-    max_prompt_length: int = 512
+    max_prompt_length: int = PROMPT
     max_completion_length: int = 512
     temperature: float = 1.0
     epsilon: float = 0.2
@@ -139,7 +140,7 @@ class GRPOConfig:
     @property
     def max_length(self) -> int:
         """Tokens of the longest prompt and completion together."""
-        return self.max_prompt_length + self.max_completion_length
+        return rollout_length(self.max_completion_length, self.max_prompt_length)
 
     @property
     def generation_batch_size(self):

@@ -7,12 +7,12 @@ from numbers import Real
 import torch
 
 from helpers.grpo.guards import LimitReached, time_limit
-from helpers.rewards.failure import describe_failure
+from helpers.rewards.calling import check_count, completion_arguments, describe_failure, name_of
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks import Grade, Task
 from helpers.tasks.grading import grade_answers
-from helpers.tasks.task import Rewards
+from helpers.tasks.task import Rewards, plain_number
 
 GOES_ON = "training goes on from the last checkpoint"
 #: Names and beginnings of names that a reward may not log under: the trainer's own.
@@ -46,10 +46,7 @@ def score(
     rewards = []
     for function in reward_funcs:
         arguments = {
-            "completions": [completion.message for completion in completions],
-            "completion_ids": [list(completion.token_ids) for completion in completions],
-            "logprobs": [list(completion.logprobs) for completion in completions],
-            "finish_reasons": [completion.finish_reason for completion in completions],
+            **completion_arguments(completions),
             "trainer_state": trainer_state,
             "log_metric": log.log_metric,
             "log_extra": log.log_extra,
@@ -91,8 +88,7 @@ class _Log:
 
 def _plain(value):
     """Return a value that JSON can hold."""
-    if hasattr(value, "item"):
-        value = value.item()
+    value = plain_number(value)
     if isinstance(value, (str, int, float, type(None))):
         return value
     return str(value)
@@ -114,18 +110,9 @@ def _call(what: str, function: Callable, timeout: float, *arguments, **keywords)
         raise UserError(f"{describe_failure(what, error)}: fix it and run this again; {GOES_ON}.") from error
 
 
-def name_of(function: Callable) -> str:
-    """Return the name of a reward in logs."""
-    return getattr(function, "__name__", type(function).__name__)
-
-
 def _column(name: str, values, count: int) -> torch.Tensor:
     """Return float64 [B] from what the reward `name` returned; None becomes NaN."""
-    if not isinstance(values, (list, tuple)) or len(values) != count:
-        returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else f"a {type(values).__name__}"
-        raise UserError(
-            f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion; {GOES_ON}."
-        )
+    check_count(name, values, count, then=f"; {GOES_ON}")
     for value in values:
         if value is not None and not _is_finite(value):
             raise UserError(

@@ -38,9 +38,10 @@ from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.losses import loss_normalizer, policy_loss
 from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
-from helpers.grpo.scoring import grade, name_of, score
+from helpers.grpo.scoring import grade, score
 from helpers.model.attention import check_attention
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
+from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
 from helpers.rollout.sampling import SamplingParams
@@ -236,7 +237,7 @@ class GRPOTrainer:
         return grade(self.task, rows, completions, paid, self.args.reward_timeout)
 
     def _pays_the_tasks_rewards(self) -> bool:
-        """Whether the rewards are the task's own, and not a control's."""
+        """Tell whether the rewards are the task's own, and not a control's."""
         return self.task is not None and self.reward_funcs == list(self.task.reward_funcs)
 
     def _observe(self, completions: Sequence[Completion], grades: Sequence[Grade]) -> dict:

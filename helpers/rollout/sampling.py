@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How to draw.
+    """The settings of a draw.
 
     temperature: 0 is greedy. max_completion_length: in tokens. There is no top_p or top_k: for a policy gradient the
     sampler must be the policy itself, untrimmed.

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helpers.rewards.failure import describe_failure
+from helpers.rewards.calling import check_count, completion_arguments, describe_failure, name_of
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, first_line
-from helpers.tasks.drawing import prompt_id
+from helpers.tasks.drawing import prompt_id, text_digest
 from helpers.tasks.split import SPLITS, check_split, is_heldout
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 
@@ -97,10 +97,7 @@ class CustomTask(Task):
         """Call the rewards as the trainer does, but for what only a trainer has."""
         arguments = {
             "prompts": [row["prompt"] for row in rows],
-            "completions": [completion.message for completion in completions],
-            "completion_ids": [list(completion.token_ids) for completion in completions],
-            "logprobs": [list(completion.logprobs) for completion in completions],
-            "finish_reasons": [completion.finish_reason for completion in completions],
+            **completion_arguments(completions),
             "log_metric": _ignore,
             "log_extra": _ignore,
         }
@@ -150,7 +147,7 @@ def _ignore(name: str, value: object) -> None:
 
 def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[float | None]:
     """Call a reward. Raises UserError if it raises or leaves answers out."""
-    name = getattr(function, "__name__", type(function).__name__)
+    name = name_of(function)
     try:
         values = function(**arguments)
     except Exception as error:
@@ -158,8 +155,7 @@ def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[floa
         raise UserError(
             f"{failure}, called to grade answers: fix it, or give CustomTask a grade function, and run this again."
         ) from error
-    if not isinstance(values, (list, tuple)) or len(values) != count:
-        raise UserError(f"Reward '{name}' must return a list of {count} values, one for each completion.")
+    check_count(name, values, count)
     return values
 
 
@@ -205,8 +201,7 @@ def _with_id(row: Row, number: int, name: str) -> Row:
         hint = did_you_mean("prompt", [column for column in row if column != "prompt"])
         raise UserError(f"Row {number} has no 'prompt'{hint}: each row needs one, a text or a list of messages.")
     text = json.dumps(prompt)
-    own_cluster = hashlib.sha256(text.encode()).hexdigest()[:12]
-    cluster = own_cluster if row.get("cluster") is None else str(row["cluster"])
+    cluster = text_digest(text) if row.get("cluster") is None else str(row["cluster"])
     return {**row, "prompt": prompt, "id": prompt_id(name, text), "cluster": cluster}
 
 

@@ -56,4 +56,9 @@ def make_row(task: str, text: str, answer: str, cluster: str) -> dict:
 
 def prompt_id(task: str, text: str) -> str:
     """Return the name by which a prompt is known everywhere, such as "matmul-0f3a..."."""
-    return f"{task}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{task}-{text_digest(text)}"
+
+
+def text_digest(text: str) -> str:
+    """Return twelve hexadecimal digits that name a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from numbers import Real
 
-from helpers.rewards.failure import describe_failure
+from helpers.rewards.calling import describe_failure
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.task import UNJUDGED, Grade, Rewards, Row, Task

@@ -23,7 +23,7 @@ UNJUDGED = "unjudged"
 
 @dataclass(frozen=True)
 class Grade:
-    """What one answer turned out to be.
+    """The judgement of one answer.
 
     score: how good it is; 1 for a correct answer where a task has no finer scale. correct: whether it counts as
     solved. outcome: one of the task's `outcomes`, or UNJUDGED. reason: one sentence fit to be shown, empty if correct.
@@ -39,7 +39,7 @@ class Grade:
 
     def __post_init__(self):
         """Turn numpy's numbers into Python's, which checkpoints and records can hold."""
-        tags = {name: _plain(value) for name, value in self.tags.items()}
+        tags = {name: plain_number(value) for name, value in self.tags.items()}
         for name, value in (("score", float(self.score)), ("correct", bool(self.correct)), ("tags", tags)):
             object.__setattr__(self, name, value)
 
@@ -99,7 +99,7 @@ class Task(ABC):
         """
 
     def is_heldout(self, row: Row) -> bool:
-        """Whether training must not see this row."""
+        """Tell whether training must not see this row."""
         return is_heldout(row["prompt"][-1]["content"])
 
     def settings(self) -> dict[str, Value]:
@@ -121,5 +121,6 @@ class Task(ABC):
         """Release what the task holds, such as processes."""
 
 
-def _plain(value: object) -> Value:
+def plain_number(value: object) -> object:
+    """Return Python's number for one of numpy's or torch's, and anything else as it is."""
     return value.item() if hasattr(value, "item") else value

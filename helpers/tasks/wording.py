@@ -20,6 +20,18 @@ class Wordings:
 WORDINGS_OF_SPLIT = {"pretrain": "all", "train": "seen", "monitor": "seen", "confirm": "unseen"}
 
 
+def parse_wording_name(name: str) -> tuple[str, int]:
+    """Return the meaning and the place that `wording_names` wrote into a name."""
+    meaning, _, number = name.rpartition("-")
+    return meaning, int(number)
+
+
+def wording_sentence(meanings: Mapping[str, Wordings], name: str) -> str:
+    """Return the sentence that a name of `wording_names` stands for."""
+    meaning, number = parse_wording_name(name)
+    return meanings[meaning].all[number]
+
+
 def wording_names(meanings: Mapping[str, Wordings], split: str) -> list[str]:
     """Names such as "b_columns-3" of the wordings that prompts of `split` may use: the meaning, and its place in
     `Wordings.all`."""

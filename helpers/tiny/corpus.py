@@ -10,7 +10,7 @@ each contract first learns what the contracts ask for. Everything is drawn from 
 import random
 from dataclasses import dataclass
 
-from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.math.problems import WORDINGS, draw_problem
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout
@@ -44,7 +44,7 @@ SECOND_THOUGHTS = (
     "No library is needed.",
 )
 MATMUL_WORDINGS = wording_names(CONTRACT_WORDINGS, "pretrain")
-MATH_WORDINGS = wording_names({name: family.wordings for name, family in FAMILIES.items()}, "pretrain")
+MATH_WORDINGS = wording_names(WORDINGS, "pretrain")
 
 
 def _not_heldout(draw, text_of):

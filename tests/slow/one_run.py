@@ -21,7 +21,7 @@ from helpers import (
     load_model,
 )
 from helpers.evaluation import Evaluation, sweep_plan
-from helpers.model.memory import PROMPT
+from helpers.model.memory import rollout_length
 from helpers.run import run_notebook
 from helpers.runtime import run_folder
 
@@ -32,7 +32,7 @@ def evaluated(name, adapter=None):
     """An `Evaluation` of the embedded model, with an adapter or without, as 05_evaluate makes it."""
     profile = get_profile("tiny")
     plan = sweep_plan("full", profile)
-    length = PROMPT + profile.max_completion_length
+    length = rollout_length(profile.max_completion_length)
     engine = RolloutEngine(
         *load_model(profile=profile, adapter=adapter),
         max_batch_size=largest_batch(profile, length),

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from helpers import UserError, get_task
-from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.math.problems import FAMILIES, WORDINGS, draw_problem
 from helpers.tasks.matmul.contracts import CONTRACTS
 from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
@@ -49,7 +49,7 @@ def test_the_confirm_prompts_use_wordings_of_their_own(name):
 
 
 def test_pretraining_sees_every_wording():
-    for meanings in (CONTRACT_WORDINGS, {name: family.wordings for name, family in FAMILIES.items()}):
+    for meanings in (CONTRACT_WORDINGS, WORDINGS):
         seen, unseen = (set(wording_names(meanings, split)) for split in ("train", "confirm"))
         assert set(wording_names(meanings, "pretrain")) == seen | unseen and not seen & unseen
 

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from helpers.tasks.wording import Wordings
+from helpers.tasks.wording import Wordings, parse_wording_name
 
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Iris", "Jon")
 THINGS = ("apples", "books", "coins", "cards", "shells", "stamps", "marbles", "pens")
@@ -122,6 +122,8 @@ FAMILIES = {
         confused=("a*b",),
     ),
 }
+#: family -> its wordings
+WORDINGS = {name: family.wordings for name, family in FAMILIES.items()}
 _APPLY = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 
@@ -142,10 +144,10 @@ def draw_problem(rng: random.Random, wording: str, misconception: float = 0.0, s
     misconception: probability that the family's operation is confused, where it has such a misconception. slip:
     probability that a step is one off. Without either the answer is right.
     """
-    name, _, number = wording.rpartition("-")
+    name, number = parse_wording_name(wording)
     family = FAMILIES[name]
     numbers = {letter: rng.randint(*bounds) for letter, bounds in zip("abc", family.ranges)}
-    sentence = family.wordings.all[int(number)]
+    sentence = family.wordings.all[number]
     question = sentence.format(name=rng.choice(NAMES), thing=rng.choice(THINGS), **numbers)
     is_confused = family.confused is not None and rng.random() < misconception
     operations = family.confused if is_confused else family.operations

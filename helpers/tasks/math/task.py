@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from helpers.rewards.math import boxed_integer, math_answer, right_integer
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import draw_dataset, make_row
-from helpers.tasks.math.problems import FAMILIES, draw_problem
+from helpers.tasks.math.problems import WORDINGS, draw_problem
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
-
-WORDINGS = {name: family.wordings for name, family in FAMILIES.items()}
+from helpers.tasks.wording import wording_sentence
 
 
 class MathTask(Task):
@@ -40,8 +39,7 @@ class MathTask(Task):
         return [str(value) for value in map(boxed_integer, completions, finish_reasons)]
 
     def describe_group(self, column: str, value: str) -> str:
-        family, _, number = value.rpartition("-")
-        return WORDINGS[family].all[int(number)]
+        return wording_sentence(WORDINGS, value)
 
 
 def _grade(row: Row, completion: Completion) -> Grade:

@@ -8,7 +8,7 @@ learning sees only `seen`, and the final evaluation asks only in `unseen`.
 import random
 from dataclasses import dataclass
 
-from helpers.tasks.wording import Wordings
+from helpers.tasks.wording import Wordings, parse_wording_name
 
 REQUESTS = (
     "Write a fast matrix multiplication matmul(A, B) in pure Python.",
@@ -115,12 +115,12 @@ class Prompt:
 
 def draw_prompt(rng: random.Random, wording: str) -> Prompt:
     """Draw a prompt that states its contract in `wording`, a name such as "b_columns-3"."""
-    contract, _, number = wording.rpartition("-")
+    contract, number = parse_wording_name(wording)
     wish = rng.choice(tuple(WISHES))
     n, k, m = (rng.choice(SIZES) for _ in range(3))
     sentences = (
         rng.choice(REQUESTS),
-        CONTRACT_WORDINGS[contract].all[int(number)],
+        CONTRACT_WORDINGS[contract].all[number],
         rng.choice(SIZES_SENTENCES).format(n=n, k=k, m=m),
         wish,
         FORMAT,

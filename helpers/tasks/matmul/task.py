@@ -22,6 +22,7 @@ from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, Prompt, draw
 from helpers.tasks.matmul.trial import Verdict
 from helpers.tasks.split import belongs_to
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Rewards, Row, Task
+from helpers.tasks.wording import wording_sentence
 
 #: Speedups this close to 1 earn nothing: the clock cannot tell less than that from no difference.
 DEAD_ZONE = 0.03
@@ -102,71 +103,38 @@ class MatmulTask(Task):
     def grade(
         self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
     ) -> list[Grade]:
-        prompts = [row["prompt"] for row in rows]
-        contracts = [row["contract"] for row in rows]
         messages = [completion.message for completion in completions]
         finish_reasons = [completion.finish_reason for completion in completions]
-        verdicts = self.verdicts(messages, finish_reasons, contracts)
-        checks = self.heldout_check(prompts, messages, finish_reasons, contracts)
-        return list(map(grade_of, verdicts, checks))
+        contracts = [row["contract"] for row in rows]
+        programs = self.programs(messages, finish_reasons, contracts)
+        verdicts = self._verdicts_on(programs)
+        return list(map(grade_of, verdicts, self._check_fastest(programs, verdicts)))
 
     def describe_group(self, column: str, value: str) -> str:
         if column != "cluster":
             return f"{column} {value}"
-        contract, _, number = value.rpartition("-")
-        return CONTRACT_WORDINGS[contract].all[int(number)]
+        return wording_sentence(CONTRACT_WORDINGS, value)
 
     # Rewards, in TRL's signature.
 
-    def function_works(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        finish_reasons: Texts = None,
-        contract: Texts = None,
-        **_,
-    ) -> list[float | None]:
+    def function_works(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
         """Pay 0.5 for a pure program that raises in none of the calls made, else -0.5."""
-        verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, works_reward)
+        return self._score(works_reward, completions, **columns)
 
-    def no_cheating(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        finish_reasons: Texts = None,
-        contract: Texts = None,
-        **_,
-    ) -> list[float | None]:
+    def no_cheating(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
         """Take 1 from a program that breaks the policy (numpy, torch, the clock, ...)."""
-        verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, policy_reward)
+        return self._score(policy_reward, completions, **columns)
 
-    def correctness_check(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        finish_reasons: Texts = None,
-        contract: Texts = None,
-        **_,
-    ) -> list[float | None]:
+    def correctness_check(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
         """Pay 1 where every call returned the product, else 0."""
-        verdicts = self.verdicts(completions, finish_reasons, contract)
-        return _scores(verdicts, correctness_reward)
+        return self._score(correctness_reward, completions, **columns)
 
-    def speed_check(
-        self,
-        prompts: Prompts,
-        completions: Completions,
-        finish_reasons: Texts = None,
-        contract: Texts = None,
-        **_,
-    ) -> list[float | None]:
+    def speed_check(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
         """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct.
 
         A speed that nobody has seen pure Python reach earns nothing either: a person should look at it.
         """
-        return _scores(self.verdicts(completions, finish_reasons, contract), speed_reward)
+        return self._score(speed_reward, completions, **columns)
 
     def heldout_check(
         self,
@@ -183,19 +151,34 @@ class MatmulTask(Task):
         A program that several completions have in common is tested, and counted, once.
         """
         programs = self.programs(completions, finish_reasons, contract)
-        verdicts = self.verdicts(completions, finish_reasons, contract)
+        return self._check_fastest(programs, self._verdicts_on(programs))
+
+    def _check_fastest(self, programs: Sequence[Program], verdicts: Sequence[Verdict]) -> list[float | None]:
         first_places = {}
         for place, (program, verdict) in enumerate(zip(programs, verdicts, strict=True)):
             if verdict.correct:
                 first_places.setdefault(program, place)
         by_speed = sorted(first_places, key=lambda program: self._remembered[program].speedup, reverse=True)
         fastest = by_speed[:HELDOUT_CHECKED]
-        contracts = [contract_name for contract_name, _ in fastest]
+        contracts = [contract for contract, _ in fastest]
         results = self.judge.check_many([code for _, code in fastest], contracts)
-        values = [None] * len(completions)
+        values = [None] * len(programs)
         for program, result in zip(fastest, results, strict=True):
             values[first_places[program]] = result
         return values
+
+    def _score(
+        self,
+        reward: Callable[[Verdict], float],
+        completions: Completions,
+        /,  # a data set may have a column of any name
+        finish_reasons: Texts = None,
+        contract: Texts = None,
+        **_,
+    ) -> list[float | None]:
+        """Score each completion's verdict; None where the sandbox failed, which says nothing of the program."""
+        verdicts = self.verdicts(completions, finish_reasons, contract)
+        return [reward(verdict) if verdict.judged else None for verdict in verdicts]
 
     def behaviours(
         self,
@@ -226,7 +209,9 @@ class MatmulTask(Task):
 
         contracts: for each completion a name in `contracts.CONTRACTS`; default: all "rows".
         """
-        programs = self.programs(completions, finish_reasons, contracts)
+        return self._verdicts_on(self.programs(completions, finish_reasons, contracts))
+
+    def _verdicts_on(self, programs: Sequence[Program]) -> list[Verdict]:
         present = sorted(set(programs) - {None})
         self._forget_least_recent()
         self._judge_new(present)
@@ -267,11 +252,6 @@ class MatmulTask(Task):
             self._remembered.popitem(last=False)
 
 
-def _scores(verdicts: Sequence[Verdict], score: Callable[[Verdict], float]) -> list[float | None]:
-    """Score each verdict; None where the sandbox failed, which says nothing of the program."""
-    return [score(verdict) if verdict.judged else None for verdict in verdicts]
-
-
 def grade_of(verdict: Verdict, passed_heldout_check: float | None = None) -> Grade:
     """Return the grade that a verdict stands for. passed_heldout_check: 1, 0, or None where it was not asked."""
     tags = {"speedup": verdict.speedup, "too_fast": too_fast(verdict)}
@@ -292,12 +272,12 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 def is_refused(verdict: Verdict) -> bool:
-    """Whether a program was refused by the policy, or stopped by the system."""
+    """Tell whether a program was refused by the policy, or stopped by the system."""
     return verdict.parsed and not verdict.pure
 
 
 def too_fast(verdict: Verdict) -> bool:
-    """Whether a program is faster than anything in pure Python that we have seen."""
+    """Tell whether a program is faster than anything in pure Python that we have seen."""
     return verdict.correct and verdict.speedup > BELIEVED_SPEEDUP
 
 
