@@ -3,7 +3,19 @@
 from helpers.sandbox.drivers import STDIN, Driver
 from helpers.sandbox.inside.drivers.stdin import printed_text
 from helpers.sandbox.outcome import Outcome, Status
-from helpers.sandbox.payload import Limits, Payload, Program
+from helpers.sandbox.payload import Call, Limits, Payload, Program
 from helpers.sandbox.sandbox import Sandbox, Worker
 
-__all__ = ["STDIN", "Driver", "Limits", "Outcome", "Payload", "Program", "Sandbox", "Status", "Worker", "printed_text"]
+__all__ = [
+    "STDIN",
+    "Call",
+    "Driver",
+    "Limits",
+    "Outcome",
+    "Payload",
+    "Program",
+    "Sandbox",
+    "Status",
+    "Worker",
+    "printed_text",
+]

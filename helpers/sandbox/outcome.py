@@ -9,7 +9,10 @@ class Status(Enum):
 
     ANSWERED = "answered"
     NOT_PARSED = "not parsed"
-    REFUSED = "refused by the policy"
+    #: It needs something that the policy does not offer.
+    NOT_ALLOWED = "not allowed here"
+    #: It reaches for what could do the work for it.
+    CHEAT = "a cheat by the policy"
     RAISED = "raised an exception"
     OUT_OF_TIME = "ran out of time"
     FORBIDDEN_CALL = "made a forbidden system call"

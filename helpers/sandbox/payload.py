@@ -26,16 +26,25 @@ class Program:
         return bool(self.code)
 
 
+#: Bytes for the driver. A function is called for them once the program's top level has run and the calls before have
+#: been answered, so that the program cannot know them.
+Inputs = bytes | Callable[[], bytes]
+
+
 @dataclass(frozen=True)
 class Payload:
-    """A program and its inputs.
-
-    inputs: bytes for the driver. A function is called for them once the program's top level has run, so that the
-    program cannot know them.
-    """
+    """A program and the inputs of its one call."""
 
     program: Program
-    inputs: bytes | Callable[[], bytes]
+    inputs: Inputs
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of several calls that a process answers in turn. answer_bytes: as in `Limits`."""
+
+    inputs: Inputs
+    answer_bytes: int
 
     def draw_inputs(self) -> bytes:
         return self.inputs() if callable(self.inputs) else self.inputs
@@ -43,7 +52,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one run. Memory, files and processes have fixed limits in `inside.lockdown`.
+    """The limits of one run, all its calls together. Memory, files and processes have fixed ones (`inside.lockdown`).
 
     answer_bytes: the size of the answer; the parent reads exactly as many bytes. cpu_seconds: CPU time of the process.
     wall_seconds: time by our clock. idle_seconds: the time for which its CPU clock may stand still while we wait.

@@ -9,8 +9,8 @@ from contextlib import suppress
 from helpers.sandbox.drivers import Driver
 from helpers.sandbox.inside import protocol
 from helpers.sandbox.outcome import NoAnswer, Status
-from helpers.sandbox.payload import Limits, Payload, Program
-from helpers.sandbox.starters import Starter
+from helpers.sandbox.payload import Call, Limits, Payload, Program
+from helpers.sandbox.zygote import Zygote
 
 _LONGEST_CODE = 1_000_000  # bytes
 _POLL_MILLISECONDS = 100
@@ -33,7 +33,8 @@ _ENDED_BY = {
 #: status in the protocol -> status of the run
 _REPORTED = {
     protocol.NOT_PARSED: Status.NOT_PARSED,
-    protocol.REFUSED: Status.REFUSED,
+    protocol.NOT_ALLOWED: Status.NOT_ALLOWED,
+    protocol.CHEAT: Status.CHEAT,
     protocol.RAISED: Status.RAISED,
     protocol.TOO_LONG: Status.WROTE_TOO_MUCH,
 }
@@ -45,7 +46,7 @@ def cpu_clock(pid: int) -> float:
 
 
 class SandboxedProcess:
-    """A process that loads one program and gives one answer; it is killed when the `with` ends.
+    """A process that loads one program and answers calls of it; it is killed when the `with` ends.
 
     core: the processor core that it keeps to. Methods raise NoAnswer where the program fails, and OSError where the
     sandbox does.
@@ -53,8 +54,8 @@ class SandboxedProcess:
 
     trusted = False
 
-    def __init__(self, starter: Starter, core: int, driver: Driver, limits: Limits):
-        self.starter = starter
+    def __init__(self, zygote: Zygote, core: int, driver: Driver, limits: Limits):
+        self.zygote = zygote
         self.driver = driver
         self.limits = limits
         self.exit_status = None
@@ -74,9 +75,12 @@ class SandboxedProcess:
 
     def close(self) -> None:
         """Kill the process and close its pipes."""
+        self.close_pipes()
+        self._end()
+
+    def close_pipes(self) -> None:
         os.close(self.to_process)
         os.close(self.from_process)
-        self._end()
 
     def compile(self, program: Program) -> None:
         """Send a program, and keep in it the code that the process made of its text."""
@@ -88,7 +92,7 @@ class SandboxedProcess:
         self._expect(protocol.COMPILED)
         (size,) = protocol.CODE_HEADER.unpack(self.read(protocol.CODE_HEADER.size))
         if size > _LONGEST_CODE:
-            raise NoAnswer(Status.REFUSED, "the program is too long")
+            raise NoAnswer(Status.NOT_ALLOWED, "the program is too long")
         new_code = self.read(size)
         if code is None:
             program.code[self.driver] = new_code
@@ -99,11 +103,11 @@ class SandboxedProcess:
         self.write(protocol.GO)
         self._expect(protocol.LOADED)
 
-    def answer(self, inputs: bytes) -> bytes:
-        """Send the inputs and return the answer: exactly as many bytes as the limits say, and not one more."""
-        self.send_inputs(inputs)
+    def answer(self, call: Call) -> bytes:
+        """Send the inputs of a call and return the answer: exactly as many bytes as the call says, and not one more."""
+        self.send_inputs(call)
         self._expect(protocol.ANSWER)
-        answer = self.read(self.limits.answer_bytes)
+        answer = self.read(call.answer_bytes)
         with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
             os.setpriority(os.PRIO_PROCESS, self.pid, _LOWEST_PRIORITY)
         self.cpu_seconds = self.clock() - self.clock_at_load
@@ -113,9 +117,10 @@ class SandboxedProcess:
                 raise NoAnswer(Status.WROTE_TOO_MUCH, "it wrote more than its answer")
         return answer
 
-    def send_inputs(self, inputs: bytes) -> None:
-        """Send the inputs after their size and that of the answer."""
-        self.write(protocol.INPUT_HEADER.pack(len(inputs), self.limits.answer_bytes) + inputs)
+    def send_inputs(self, call: Call) -> None:
+        """Send the inputs of a call after their size and that of the answer."""
+        inputs = call.draw_inputs()
+        self.write(protocol.INPUT_HEADER.pack(len(inputs), call.answer_bytes) + inputs)
 
     def clock(self) -> float:
         """Return the CPU seconds that the process has used so far."""
@@ -152,7 +157,7 @@ class SandboxedProcess:
             os.close(self.to_process)
             raise
         try:
-            return self.starter.start(inbox, outbox, self.driver, self.trusted)
+            return self.zygote.start(inbox, outbox, self.driver, self.trusted)
         except OSError:
             os.close(self.to_process)
             os.close(self.from_process)
@@ -164,7 +169,7 @@ class SandboxedProcess:
     def _end(self) -> int:
         """Kill the process, unless that was done before, and return its exit status."""
         if self.exit_status is None:
-            self.exit_status = self.starter.end(self.pid)
+            self.exit_status = self.zygote.end(self.pid)
         return self.exit_status
 
     def _exited(self) -> NoAnswer:
@@ -219,12 +224,12 @@ class RepeatedProcess(SandboxedProcess):
 
     trusted = True
 
-    def __init__(self, starter: Starter, core: int, driver: Driver, limits: Limits, payload: Payload):
-        super().__init__(starter, core, driver, limits)
+    def __init__(self, zygote: Zygote, core: int, driver: Driver, payload: Payload):
+        super().__init__(zygote, core, driver, Limits())
         try:
             self.compile(payload.program)
             self.load()
-            self.send_inputs(payload.draw_inputs())
+            self.send_inputs(Call(payload.inputs, answer_bytes=0))
         except NoAnswer as failure:
             self.close()
             raise OSError(f"our own program does not run: {failure}") from failure

@@ -116,8 +116,8 @@ FAULTS = [
     (
         "03-10",
         "sandbox/inside/policy.py",
-        "repr rmul rsub",
-        "repr rmul rsub subclasses base class",
+        "set set_name setitem",
+        "set set_name setitem subclasses base",
         "the policy lets classes be walked",
     ),
     (
@@ -127,6 +127,13 @@ FAULTS = [
         "self._fail(ran=False,",
         "a wrong program counts as one that raised",
     ),
+    (
+        "03-13",
+        "tasks/matmul/driver.py",
+        "return CHANGED_OPERANDS\n",
+        "pass\n",
+        "nobody looks whether arguments were changed",
+    ),
     ("03-18", "tasks/matmul/products.py", "ULP = 2.0**-53", "ULP = 2.0**-30", "a bound for other numbers"),
     (
         "03-23",
@@ -135,9 +142,22 @@ FAULTS = [
         "return 1.0 if is_refused",
         "cheating pays",
     ),
+    (
+        "03-23",
+        "tasks/matmul/task.py",
+        "if is_not_allowed(verdict):\n        return 0.0",
+        "if is_not_allowed(verdict):\n        return -2.0",
+        "a harmless module is punished",
+    ),
     ("03-25", "tasks/matmul/task.py", "return 0.25 * max(-1.0", "return 0.5 * max(-1.0", "speed counts twice"),
     ("03-25", "tasks/matmul/task.py", "BELIEVED_SPEEDUP = 4.0", "BELIEVED_SPEEDUP = 400.0", "any speed is believed"),
-    ("03-29", "rewards/code.py", 'text.count("```") != 2', 'text.count("```") < 2', "takes the first of two blocks"),
+    (
+        "03-29",
+        "rewards/code.py",
+        "reversed(defining or python)",
+        "(defining or python)",
+        "takes the first of two versions",
+    ),
     (
         "03-31",
         "tasks/matmul/task.py",

@@ -12,7 +12,6 @@ import tempfile
 
 from helpers.display import text_table
 from helpers.environment import hardware
-from helpers.rewards import extract_code
 from helpers.runtime import ROOT
 from helpers.tasks.matmul.judge import MatmulJudge
 from helpers.tasks.matmul.task import MatmulTask
@@ -20,7 +19,7 @@ from tests.sandbox import suite, test_fuzz
 
 
 def all_dresses(exploit):
-    return {"": exploit.source, **suite.variants(exploit.source)}
+    return {"": exploit.source, **suite.dresses(exploit)}
 
 
 def bare(exploits):
@@ -68,11 +67,16 @@ def main():
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        return one(arguments.one)
-    exploits, honest = suite.load_exploits(), suite.load_honest()
+        one(arguments.one)
+        return
+    exploits, answers = suite.load_exploits(), suite.load_answers()
     programs = [exploit for exploit in exploits if exploit.source]
+    honest = suite.load_honest() | {name: suite.code_of(answer) or "" for name, answer in answers.items()}
+    refused = suite.load_refused()
     python = f"Python {sys.version.split()[0]}"
-    print(f"{len(exploits)} exploits, {len(honest)} honest programs; {python}, {hardware()}\n", flush=True)
+    print(
+        f"{len(exploits)} exploits, {len(honest) + len(refused)} honest programs; {python}, {hardware()}\n", flush=True
+    )
     with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
         with MatmulJudge() as judge:
             columns = {
@@ -84,19 +88,21 @@ def main():
         with MatmulJudge(level="policy") as judge:
             columns["first alone"] = suite.attack(judge, place, programs)
     if arguments.bare:
-        columns["neither"] = bare(programs)
+        columns["neither"] = bare(suite.second_wall(programs))
     print(table(columns))
     for name, outcomes in columns.items():
         for outcome in [o for o in outcomes if o.success]:
             print(f"  {name}: {outcome.exploit.id} {outcome.variant}: {outcome.success}")
-    left_out = [e.id for e in programs if e not in suite.second_wall(programs)]
-    print(f"\nFor the policy alone to refuse, so left out of the second column: {', '.join(left_out)}")
+    left_out = [e for e in programs if e not in suite.second_wall(programs)]
+    print(f"\nLeft out where there is no policy, as they only show that they got round the policy: {len(left_out)}")
     with MatmulJudge() as judge:
-        texts = [extract_code(exploit.text) for exploit in exploits if exploit.text]
+        texts = [suite.code_of(exploit.text) for exploit in exploits if exploit.text]
         paid = sum(verdict.correct for verdict in judge.judge_many([text for text in texts if text]))
-        refused = [n for n, v in zip(honest, judge.judge_many(honest.values())) if not v.correct]
+        failed = [name for name, verdict in zip(honest, judge.judge_many(honest.values())) if not verdict.correct]
     print(f"Texts around programs that were paid: {paid} of {len(texts)}")
-    print(f"Honest programs refused: {len(refused)} of {len(honest)} {' '.join(refused)}")
+    print(f"Honest programs refused: {len(failed) + len(refused)} of {len(honest) + len(refused)}")
+    for name, (kind, _) in [*refused.items(), *((name, ("unexpectedly", "")) for name in failed)]:
+        print(f"  {name}: {kind}")
     task = MatmulTask()
     code, correct = test_fuzz.fuzz(task, arguments.fuzz, seed=2)
     print(f"Fuzzed completions: {arguments.fuzz}, of which {code} held code and {correct} were correct; no exception")

@@ -2,11 +2,13 @@
 
 `python -m tests.sandbox.hacksuite` (`make hacksuite`) prints the tables.
 
-A file of `exploits/` is one group; each program stands under a header `#: id kind: idea`. With `| honest` the
-program computes an honest product besides its trick. kind: fast (a pass or speed without the work), lib (the
-answer through a forbidden library or process), dos (stops or hangs the judge), effect (leaves something
-behind), mem, policy (grey zone: only the policy refuses it). `#! repr` says that the program, `#! text` that
-a whole completion, follows as a Python expression.
+A file of `exploits/` is one group; each program stands under a header `#: id kind: idea`. With `| honest` the program
+computes an honest product besides its trick. `#! repr` says that the program, `#! text` that a whole completion,
+follows as a Python expression. The kinds:
+
+- fast: a pass or speed without the work; lib: the answer through a forbidden library or process;
+- state: wrong after the first call of a process; mem, dos: stops or hangs the judge; effect: leaves something behind;
+- policy: it answers if it got round the policy. What it reached is no gain in itself.
 
 An exploit succeeds if (a) it is paid more than the honest program inside it, (b) a canary outside the
 process is touched, (c) the judge stops, hangs past its deadline or holds more than 1 MB of its output,
@@ -20,6 +22,9 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from helpers.rewards import extract_code
+from helpers.tasks.matmul.driver import FUNCTION
 
 HERE = Path(__file__).parent
 GROUPS = {
@@ -72,11 +77,29 @@ def load_exploits():
 
 def load_honest():
     """{name: program}."""
-    header = re.compile(r"#: (?P<name>\w+)(?:: .*)?\n")
-    pieces = [p for path in sorted((HERE / "honest").glob("*.py")) for p in _pieces(path.read_text(), header)]
+    pieces = _honest_pieces("*.py")
     programs = {match["name"]: body.strip("\n") + "\n" for match, body in pieces}
     assert len(programs) == len(pieces), "two honest programs of one name"
     return programs
+
+
+def load_answers():
+    """{name: completion}: whole answers that hold an honest program."""
+    pieces = _honest_pieces("answers_*.md")
+    answers = {match["name"]: body for match, body in pieces}
+    assert len(answers) == len(pieces), "two answers of one name"
+    return answers
+
+
+def load_refused():
+    """{name: (kind, completion)}: answers that mean well and are refused. kind: cheat, not allowed or no program."""
+    return {match["name"]: (match["idea"].partition(":")[0], body) for match, body in _honest_pieces("refused.md")}
+
+
+def _honest_pieces(pattern):
+    header = re.compile(r"^#: (?P<name>\w+)(?:: (?P<idea>.*))?\n", re.MULTILINE)
+    files = [path.read_bytes().decode() for path in sorted((HERE / "honest").glob(pattern))]
+    return [piece for text in files for piece in _pieces(text, header)]
 
 
 class _Rename(ast.NodeTransformer):
@@ -87,8 +110,17 @@ class _Rename(ast.NodeTransformer):
         return ast.arg({"A": "left_", "B": "right_"}.get(node.arg, node.arg), node.annotation)
 
 
+def dresses(exploit):
+    """{name: the same trick, dressed otherwise}.
+
+    A trick that rests on state between calls is only renamed: inside another function it would begin anew each time.
+    """
+    made = variants(exploit.source)
+    return {name: text for name, text in made.items() if exploit.kind != "state" or name == "renamed"}
+
+
 def variants(source):
-    """{name: the same trick, dressed otherwise}; {} for what does not parse."""
+    """{name: the same program, dressed otherwise}; {} for what does not parse."""
     try:
         plain = ast.unparse(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -205,5 +237,10 @@ def _success(exploit, verdict, reference):
 
 
 def second_wall(exploits):
-    """Those that the second wall has to stop: a C routine for the inner product is for the policy to refuse."""
+    """Those that the second wall has to stop: the others only show that they got round the policy, and gain nothing."""
     return [exploit for exploit in exploits if exploit.kind != "policy" or exploit.honest]
+
+
+def code_of(completion):
+    """The program that the matmul task finds in a completion, or None."""
+    return extract_code(completion, function=FUNCTION)

@@ -14,6 +14,7 @@ import pytest
 from helpers import MatmulJudge, MatmulTask, UserError
 from helpers.runtime import ROOT
 from helpers.sandbox.inside.lockdown import filter_program
+from helpers.sandbox.zygote import ZYGOTE_TIMEOUT_SECONDS
 from helpers.tasks.matmul.speed import BASELINE
 from tests.disk import full_disk
 from tests.process import children, descriptors, is_running
@@ -23,7 +24,7 @@ ENDLESS = "def matmul(A, B):\n  while True: pass"
 
 
 def zygote_of(judge):
-    return judge.sandbox.starter
+    return judge.sandbox.zygote
 
 
 @pytest.fixture
@@ -57,12 +58,76 @@ def test_a_killed_zygote_is_replaced(nothing_left, signal_number):
         assert [v.correct for v in verdicts] == [True] * 24
 
 
-def test_a_stopped_zygote_is_replaced(nothing_left, monkeypatch):
-    monkeypatch.setattr("helpers.sandbox.starters.ZYGOTE_TIMEOUT_SECONDS", 1.0)
-    with MatmulJudge(workers=1) as matmul_judge:
+def test_a_stopped_zygote_is_replaced(nothing_left):
+    """At once, and not after a time out for each program: that took 44 seconds."""
+    with MatmulJudge(workers=2) as matmul_judge:
         assert matmul_judge.judge(REFERENCE).correct
+        started = time.monotonic()
+        all_right = matmul_judge.judge_many([REFERENCE] * 20)
+        undisturbed_seconds = time.monotonic() - started
         os.kill(zygote_of(matmul_judge).process.pid, signal.SIGSTOP)
-        assert matmul_judge.judge(REFERENCE).correct
+        started = time.monotonic()
+        after_stop = matmul_judge.judge_many([REFERENCE] * 20)
+        assert all(verdict.correct for verdict in all_right + after_stop)
+        assert time.monotonic() - started < 5 * undisturbed_seconds + ZYGOTE_TIMEOUT_SECONDS / 2
+
+
+def test_a_copy_of_the_process_has_a_sandbox_of_its_own(nothing_left):
+    """As `os.fork` makes one for a data loader; neither disturbs the other, and the copy ends nothing of the first."""
+    code = f"""
+    import os, sys
+    from helpers import MatmulJudge
+    matmul_judge = MatmulJudge(workers=2)
+    assert matmul_judge.judge({REFERENCE!r}).correct
+    pid = os.fork()
+    verdicts = matmul_judge.judge_many([{REFERENCE!r}] * 8)
+    assert all(verdict.correct for verdict in verdicts), verdicts
+    if not pid:
+        matmul_judge.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0, "the copy failed"
+    print(matmul_judge.judge({REFERENCE!r}).correct)
+    matmul_judge.close()
+    """
+    output, status = run_alone(code)
+    assert status == 0 and output.endswith("True\n"), output
+
+
+@pytest.mark.parametrize("level", ["os", "policy"])
+def test_a_parent_that_ignores_its_children(nothing_left, level):
+    """SIGCHLD ignored is inherited, and a zygote that inherits it could not wait for its own children."""
+    code = f"""
+    import signal
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    from helpers import MatmulJudge
+    with MatmulJudge(workers=2, level={level!r}) as matmul_judge:
+        verdicts = matmul_judge.judge_many([{REFERENCE!r}, {ENDLESS!r}, "def matmul(A, B): return 1 / 0"])
+        print([verdict.correct for verdict in verdicts], [verdict.reason for verdict in verdicts[1:]])
+    """
+    output, status = run_alone(code)
+    assert status == 0, output
+    assert output.endswith("[True, False, False] ['it ran out of time', 'ZeroDivisionError: division by zero']\n")
+
+
+def test_a_small_address_space(nothing_left):
+    """Where the limit leaves too little memory, the sentence names it; where it leaves enough, nothing happens."""
+    code = f"""
+    import resource
+    from pathlib import Path
+    from helpers import MatmulJudge, UserError
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    for more in (2**20, 2 * 2**30):
+        resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+        try:
+            with MatmulJudge(workers=1) as matmul_judge:
+                print(matmul_judge.judge({REFERENCE!r}).correct)
+        except UserError as error:
+            print(error)
+    """
+    output, status = run_alone(code)
+    sentence, answer = output.splitlines()
+    assert status == 0 and answer == "True"
+    assert "the address space is limited to" in sentence and "raise RLIMIT_AS" in sentence
 
 
 def test_a_zygote_killed_again_and_again(nothing_left):
@@ -165,7 +230,7 @@ def test_a_killed_trainer_takes_its_sandbox_with_it(nothing_left):
     from helpers import MatmulJudge
     matmul_judge = MatmulJudge(workers=2)
     matmul_judge.judge({REFERENCE!r})
-    print(matmul_judge.sandbox.starter.process.pid, flush=True)
+    print(matmul_judge.sandbox.zygote.process.pid, flush=True)
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
     matmul_judge.judge_many([{ENDLESS!r}] * 4)
     """

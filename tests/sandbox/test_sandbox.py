@@ -55,10 +55,11 @@ def test_a_script_answers_with_what_it_prints(scripts, policy, source, text, exp
     ("source", "status", "reason"),
     [
         (ENDLESS, Status.OUT_OF_TIME, "it ran out of time"),
-        ("import os\nos.fork()", Status.REFUSED, "importing os is not allowed"),
-        ("import sys\nsys.stdin.read()", Status.REFUSED, "importing sys is not allowed"),
-        ("open('x')", Status.REFUSED, "the name open is not allowed"),
-        ("print.__self__", Status.REFUSED, "the name __self__ is not allowed"),
+        ("import os\nos.fork()", Status.CHEAT, "importing os is not allowed"),
+        ("import sys\nsys.modules", Status.NOT_ALLOWED, "the attribute modules is not allowed"),
+        ("import random\nrandom.random()", Status.NOT_ALLOWED, "importing random is not allowed"),
+        ("open('x')", Status.CHEAT, "the name open is not allowed"),
+        ("print.__self__", Status.CHEAT, "the name __self__ is not allowed"),
         ("print(1", Status.NOT_PARSED, "SyntaxError"),
         ("print(1 / 0)", Status.RAISED, "ZeroDivisionError: division by zero"),
         ("input()", Status.RAISED, "EOFError"),
@@ -118,7 +119,7 @@ def test_the_inputs_are_drawn_once_the_program_has_loaded(scripts):
         drawn.append(1)
         return b"7"
 
-    for source in ("print(", "import os"):
+    for source in ("print(", "import os\nos.getpid()"):
         assert not scripts.run(STDIN, Payload(Program(source), inputs), LIMITS).answered
     assert not drawn
     assert printed(scripts.run(STDIN, Payload(Program("print(input())"), inputs), LIMITS)) == "7\n" and len(drawn) == 1
@@ -168,7 +169,7 @@ def test_a_task_brings_its_own_driver(tmp_path):
             ("def double(x): return 10**9 * x", b"", "its answer has more than 4 bytes"),
             ("def double(x): return 'x'", b"", "the result should be an integer"),
             ("def twice(x): return 2 * x", b"", "the program does not define a function double"),
-            ("def double(x): return 1\ndef double(x): return 2", b"", "double is defined more than once"),
+            ("def double(x): return 1\ndef double(x): return 2 * x", b"42\0\0", ""),
             ("print(input())", b"", "the name input is not allowed"),
         ):
             outcome = sandbox.run(driver, Payload(Program(source), b"21"), limits)
@@ -206,7 +207,7 @@ def test_level_policy(capsys):
     with Sandbox(workers=1, level="policy") as sandbox:
         assert POLICY_LEVEL_WARNING in capsys.readouterr().out
         assert printed(run(sandbox, ADDS, "1\n5")) == "5\n"
-        assert run(sandbox, "import os").status is Status.REFUSED
+        assert run(sandbox, "import os\nos.getpid()").status is Status.CHEAT
         assert run(sandbox, ENDLESS).status is Status.OUT_OF_TIME
 
 

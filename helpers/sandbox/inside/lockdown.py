@@ -1,7 +1,7 @@
 """The second wall: what a process gives up, for good, before it reads a program.
 
-Limits on memory, time, files and processes, and a seccomp filter that leaves it a handful of
-system calls. No package, no privilege and no namespace is needed: prctl(2), seccomp(2), setrlimit(2).
+Capabilities, limits on memory, time, files and processes, and a seccomp filter that leaves it a handful of system
+calls. No package, no privilege and no namespace is needed: capset(2), prctl(2), seccomp(2), setrlimit(2).
 """
 
 import ctypes
@@ -14,8 +14,7 @@ import struct
 
 MEMORY_BYTES = 512 * 2**20
 CPU_SECONDS = 3
-#: machine -> (its number for seccomp, the calls that a program in pure Python needs, those that fail).
-#: The parser itself tries to open the source of a syntax error, so opening fails and does not kill.
+#: machine -> (its number for seccomp, the calls that a program in pure Python makes).
 SYSTEM_CALLS = {
     "x86_64": (0xC000003E, {
         "read": 0, "write": 1, "mmap": 9, "munmap": 11, "brk": 12, "rt_sigreturn": 15, "mremap": 25, "madvise": 28,
@@ -29,6 +28,11 @@ SYSTEM_CALLS = {
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_NO_NEW_PRIVS = 1, 22, 38  # of prctl
 _SECCOMP_MODE_FILTER = 2
 _PROT_EXEC = 4
+#: Calls that fail and do not kill: the parser tries to open the source of a syntax error, and malloc may give advice on
+#: memory that it can do without.
+_FAILING = ("open", "openat", "madvise")
+#: Version 3 of capset(2) takes two sets of three 32-bit masks: effective, permitted and inheritable.
+_CAPABILITY_VERSION = 0x20080522
 
 #: Instructions of classic BPF: load a word; jump if equal; jump if any bit is set; return.
 _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -43,7 +47,7 @@ _FAIL = (_RETURN, 0, 0, 0x00050000 | errno.EACCES)
 def filter_program(machine: str) -> bytes:
     """The seccomp filter for a machine, as bytes of classic BPF; default: kill the process.
 
-    Allowed: reading descriptor 0, writing 1, memory that cannot be executed, ending. A call of another
+    Allowed: reading descriptor 0, writing 1, memory that cannot be executed, ending. `_FAILING` fail. A call of another
     architecture's table (32-bit on x86-64) is killed, and so is x32, whose numbers are on no list.
 
     Raises OSError for a machine without a list.
@@ -79,13 +83,13 @@ def _decision(name):
         ]
     if name == "mmap":
         return [(_LOAD, 0, 0, _THIRD_LOW), (_IF_ANY_BIT, 1, 0, _PROT_EXEC), _ALLOW, _KILL]
-    if name.startswith("open"):
+    if name in _FAILING:
         return [_FAIL]
     return [_ALLOW]
 
 
 def lock_down(seccomp: bool = True, endless: bool = False) -> None:
-    """Give up memory and time beyond a limit, new files and processes, and all system calls but a few.
+    """Give up all capabilities, memory and time beyond a limit, new files and processes, and most system calls.
 
     seccomp: False leaves the last part out; endless: no limit on time. Raises OSError where the system cannot do it.
     """
@@ -96,6 +100,7 @@ def lock_down(seccomp: bool = True, endless: bool = False) -> None:
     _limit(resource.RLIMIT_NOFILE, 2)
     _limit(resource.RLIMIT_NPROC, 0)
     _limit(resource.RLIMIT_CORE, 0)
+    _drop_capabilities()
     _set(_SET_DEATH_SIGNAL, signal.SIGKILL, 0)
     _set(_SET_NO_NEW_PRIVS, 1, 0)
     if seccomp:
@@ -103,7 +108,19 @@ def lock_down(seccomp: bool = True, endless: bool = False) -> None:
 
 
 def _limit(kind, most):
+    """Lower a limit for good. One that is lower already stays as it is."""
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
     resource.setrlimit(kind, (most, most))
+
+
+def _drop_capabilities():
+    """Give up what root may do beyond an ordinary user. Raises OSError."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    none = (ctypes.c_uint32 * 6)()
+    if _capset(header, none):
+        raise OSError(ctypes.get_errno(), "this system lets no process drop its capabilities")
 
 
 def _set(option, argument, pointer):
@@ -123,4 +140,6 @@ def this_filter() -> _SockFprog:
     return _SockFprog(len(code) // 8, code)
 
 
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc.prctl
+_capset = _libc.capset

@@ -20,13 +20,14 @@ Parent and process talk over the two pipes and take turns, so that the process u
       │                                     │  gives up its rights (lockdown)
       │  PROGRAM_HEADER, program            │
       │────────────────────────────────────▶│  parses, applies the policy, compiles
-      │  COMPILED, CODE_HEADER, code        │  or NO_LOCKDOWN, NOT_PARSED, REFUSED + reason
+      │  COMPILED, CODE_HEADER, code        │  or NO_LOCKDOWN, NOT_PARSED, NOT_ALLOWED, CHEAT + reason
       │◀────────────────────────────────────│
       │  reads the CPU clock                │
       │  GO                                 │
       │────────────────────────────────────▶│  runs the program's top level
       │  LOADED                             │  or RAISED + reason
       │◀────────────────────────────────────│
+      │                                     │  from here on once for each call:
       │  draws the secret inputs            │
       │  INPUT_HEADER, inputs               │
       │────────────────────────────────────▶│  decodes, calls the program, encodes
@@ -60,14 +61,15 @@ ANSWER = b"O"
 #: ... or why it did not. One byte with the length of the reason follows, then the reason in UTF-8.
 NO_LOCKDOWN = b"N"
 NOT_PARSED = b"S"
-REFUSED = b"P"
+NOT_ALLOWED = b"A"
+CHEAT = b"P"
 RAISED = b"X"
 TOO_LONG = b"L"
 LONGEST_REASON = 200  # bytes
 
 #: status of success -> the statuses of failure that the same stage may report instead
 FAILURES = {
-    COMPILED: (NO_LOCKDOWN, NOT_PARSED, REFUSED),
+    COMPILED: (NO_LOCKDOWN, NOT_PARSED, NOT_ALLOWED, CHEAT),
     LOADED: (RAISED,),
     ANSWER: (RAISED, TOO_LONG),
 }

@@ -1,6 +1,6 @@
-"""The zygote, which forks a process for each call, and what such a process does. `protocol` has the messages.
+"""The zygote, which forks a process for each run, and what such a process does. `protocol` has the messages.
 
-A process gives up its rights, compiles one program, runs its top level, then reads one input and writes one answer.
+A process gives up its rights, compiles one program, runs its top level, then reads inputs and writes answers in turn.
 A driver says what a program must define, and turns bytes into arguments and a result into bytes. The process is
 assumed to be hostile from the moment it runs the program: inputs, clock and checks all live in the parent.
 """
@@ -19,8 +19,11 @@ import unicodedata  # noqa: F401  (the parser wants it, and a child can open no 
 from collections.abc import Callable
 
 from . import protocol
+from .inner_products import take_out_inner_products
 from .lockdown import lock_down, this_filter
-from .policy import MAX_SOURCE, Refused, check_policy, scope_for_program
+from .offered import scope_for_program
+from .policy import MAX_SOURCE, Cheat, Refused, check_policy
+from .prepare import rewrite_attributes, take_out_unused
 
 
 def load_driver(path: str) -> types.ModuleType:
@@ -38,7 +41,9 @@ def compiled(source: str, policy: bool, driver: types.ModuleType) -> types.CodeT
         raise Refused("the program is too long")
     tree = ast.parse(source, "program")
     if policy:
-        check_policy(tree, driver.FUNCTION, driver.SUPPLIED)
+        take_out_unused(tree, driver.FUNCTION)
+        check_policy(tree, driver.SUPPLIED)
+        rewrite_attributes(tree)
     return compile(tree, "program", "exec")
 
 
@@ -50,6 +55,7 @@ def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callab
     is_script = driver.FUNCTION is None
     name = "__main__" if is_script else "program"
     scope = scope_for_program(name) if policy else {"__builtins__": builtins, "__name__": name}
+    sys.modules[name] = types.ModuleType(name)  # `dataclass` looks up the module of a class
     if is_script:
 
         def run(supplied: dict) -> None:
@@ -58,10 +64,13 @@ def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callab
 
         return run
     exec(code, scope)
-    function = scope.get(driver.FUNCTION)
-    if not callable(function):
+    if not callable(scope.get(driver.FUNCTION)):
         raise Refused(f"the program does not define a function {driver.FUNCTION}")
-    return function
+
+    def call(*arguments):
+        return scope[driver.FUNCTION](*arguments)  # a call may have defined it anew
+
+    return call
 
 
 def _read(size):
@@ -83,7 +92,7 @@ def _write(data):
 def _fail(status, error):
     """Report why there is no answer, and exit."""
     text = str(error)
-    is_sentence = text and type(error) in (Refused, ValueError, OSError)
+    is_sentence = text and type(error) in (Cheat, Refused, ValueError, OSError)
     if not is_sentence:
         text = f"{type(error).__name__}: {text}".strip(": ")
     reason = text.encode("utf-8", "replace")
@@ -93,8 +102,8 @@ def _fail(status, error):
     os._exit(0)
 
 
-def serve_call(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -> None:
-    """Serve one program and one input, then exit.
+def serve_run(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -> None:
+    """Serve one program and its calls, until the parent ends this process.
 
     trusted: the program is one of the project's own. It has no limit on time, and is called once for each AGAIN.
     """
@@ -104,12 +113,18 @@ def serve_call(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -
         _fail(protocol.NO_LOCKDOWN, error)
     gc.disable()
     function = _receive_program(driver)
-    inputs_size, answer_size = protocol.INPUT_HEADER.unpack(_read(protocol.INPUT_HEADER.size))
-    arguments = driver.decode(_read(inputs_size))
-    while trusted:
-        _read(len(protocol.AGAIN))
-        driver.call(function, arguments)
-        _write(protocol.ANSWER)
+    while True:
+        inputs_size, answer_size = protocol.INPUT_HEADER.unpack(_read(protocol.INPUT_HEADER.size))
+        arguments = driver.decode(_read(inputs_size))
+        while trusted:
+            _read(len(protocol.AGAIN))
+            driver.call(function, arguments)
+            _write(protocol.ANSWER)
+        _serve_call(driver, function, arguments, answer_size)
+
+
+def _serve_call(driver, function, arguments, answer_size):
+    """Call the program once and write its answer, or report why there is none and exit."""
     try:
         result = driver.call(function, arguments)
         answer = driver.encode(result, arguments)
@@ -118,8 +133,6 @@ def serve_call(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -
     if len(answer) > answer_size:
         _fail(protocol.TOO_LONG, ValueError(f"its answer has more than {answer_size} bytes"))
     _write(protocol.ANSWER + answer.ljust(answer_size, b"\0"))
-    _read(1)  # until the parent has read the clock
-    os._exit(0)
 
 
 def _receive_program(driver):
@@ -129,8 +142,10 @@ def _receive_program(driver):
     try:
         code = marshal.loads(program) if is_code else compiled(program.decode("utf-8"), policy, driver)
         code_for_parent = b"" if is_code else marshal.dumps(code)  # it saves the next process the work
+    except Cheat as error:
+        _fail(protocol.CHEAT, error)
     except Refused as error:
-        _fail(protocol.REFUSED, error)
+        _fail(protocol.NOT_ALLOWED, error)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         _fail(protocol.NOT_PARSED, error)
     header = protocol.CODE_HEADER.pack(len(code_for_parent))
@@ -144,7 +159,7 @@ def _receive_program(driver):
     return function
 
 
-def serve(drivers: list[types.ModuleType]) -> None:
+def serve(drivers: list[types.ModuleType], seccomp: bool) -> None:
     """Fork a process for each pair of descriptors, and end processes and report their exit status, for ever."""
     control = socket.socket(fileno=0)
     longest_message = len(protocol.END) + protocol.PROCESS_STATUS.size
@@ -159,11 +174,11 @@ def serve(drivers: list[types.ModuleType]) -> None:
             answer = os.waitpid(pid, 0)[1]
         else:
             driver = drivers[message[1]]
-            answer = _fork(control, descriptors, driver, trusted=request == protocol.FORK_TRUSTED)
+            answer = _fork(control, descriptors, driver, seccomp, trusted=request == protocol.FORK_TRUSTED)
         control.sendall(protocol.PROCESS_STATUS.pack(answer))
 
 
-def _fork(control, descriptors, driver, trusted):
+def _fork(control, descriptors, driver, seccomp, trusted):
     """Fork a process on two pipe ends; return its number, or a negative error number."""
     try:
         # One descriptor is lost where this process has no room for it.
@@ -175,26 +190,25 @@ def _fork(control, descriptors, driver, trusted):
         os.dup2(descriptors[0], 0)
         os.dup2(descriptors[1], 1)
         os.closerange(2, 4096)
-        serve_call(driver, seccomp=True, trusted=trusted)
+        serve_run(driver, seccomp, trusted)
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
 
 
 def main(arguments: list[str]) -> None:
-    """Run the zygote, or a process of its own without seccomp.
-
-    arguments: "zygote", "once" or "trusted", then the files of the drivers.
-    """
-    mode, *driver_paths = arguments
+    """Run the zygote. arguments: the level of the sandbox, then the files of the drivers."""
+    level, *driver_paths = arguments
     # An interrupted cell stops the parent, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent may ignore it, and this process would inherit that and could not wait for its children.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     drivers = [load_driver(path) for path in driver_paths]
+    take_out_inner_products()
     sys.path.clear()
     sys.stdin = sys.stdout = sys.stderr = None
-    if mode != "zygote":
-        os.closerange(2, 4096)
-        serve_call(drivers[0], seccomp=False, trusted=mode == "trusted")
-    this_filter()
+    seccomp = level == "os"
+    if seccomp:
+        this_filter()
     gc.freeze()
-    serve(drivers)
+    serve(drivers, seccomp)

@@ -6,25 +6,36 @@ import numpy as np
 
 from helpers.sandbox import Driver
 from helpers.tasks.matmul.contracts import Contract
-from helpers.tasks.matmul.driver import FLOAT64_BYTES, SHAPES
+from helpers.tasks.matmul.driver import CHANGED_OPERANDS, CHANGED_RESULTS, FLOAT64_BYTES, HEADER
 
 DRIVER = Driver(Path(__file__).parent / "driver.py")
 
 
 def answer_bytes(n: int, m: int) -> int:
-    """Size of the answer for a product [n, m]."""
-    return FLOAT64_BYTES * n * m
+    """Size of the answer for a product [n, m]: one byte says what it is."""
+    return 1 + FLOAT64_BYTES * n * m
 
 
-def encode_inputs(contract: Contract, a: np.ndarray, b: np.ndarray) -> bytes:
-    """The shapes of both operands and of the answer, then the operands, row after row. a: [n, k], b: [k, m]."""
+def encode_inputs(contract: Contract, a: np.ndarray, b: np.ndarray, look_for_changes: bool = False) -> bytes:
+    """Return the inputs of one call. a: [n, k], b: [k, m].
+
+    look_for_changes: whether the answer is to say if the program has changed an operand, or an earlier result.
+    """
     answer_shape = contract.answer_shape(a.shape[0], b.shape[1])
     first, second = contract.operands(a, b)
-    shapes = SHAPES.pack(*first.shape, *second.shape, *answer_shape)
-    return shapes + first.tobytes() + second.tobytes()
+    header = HEADER.pack(*first.shape, *second.shape, *answer_shape, look_for_changes)
+    return header + first.tobytes() + second.tobytes()
+
+
+class Changed(Exception):
+    """A program has changed what it should have left alone; the message says what."""
 
 
 def decode_product(contract: Contract, answer: bytes, n: int, m: int) -> np.ndarray:
-    """The product [n, m] in the bytes of an answer."""
-    entries = np.frombuffer(answer).reshape(contract.answer_shape(n, m))
+    """Return the product [n, m] in the bytes of an answer. Raises Changed."""
+    if answer[:1] == CHANGED_OPERANDS:
+        raise Changed("it changed its arguments")
+    if answer[:1] == CHANGED_RESULTS:
+        raise Changed("it changed the result of an earlier call")
+    entries = np.frombuffer(answer, offset=1).reshape(contract.answer_shape(n, m))
     return contract.product(entries)

@@ -1,30 +1,64 @@
-"""Calls programs one after the other on fresh matrices, each call in a process of its own, and checks the answers."""
+"""Calls programs on fresh matrices, each program in a process of its own, and checks the answers."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
-from helpers.sandbox import Limits, Outcome, Payload, Program, Worker
+from helpers.sandbox import Call, Outcome, Program, Worker
 from helpers.tasks.matmul.contracts import CONTRACTS, Contract
-from helpers.tasks.matmul.encoding import DRIVER, answer_bytes, decode_product, encode_inputs
+from helpers.tasks.matmul.encoding import DRIVER, Changed, answer_bytes, decode_product, encode_inputs
 from helpers.tasks.matmul.products import (
     HELDOUT_SIZES,
     Matrices,
     Sizes,
     draw,
     draw_heldout,
+    draw_mixed,
     is_exact_product,
     is_product,
 )
 from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedModel, TimedCall
 from helpers.tasks.matmul.trial import Trial
 
+MIXED_SIZES = (12, 13, 11)  # of the small call with real numbers of all magnitudes
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
 
+class Question:
+    """Matrices of some sizes, drawn when they are first needed: not before the program's top level has run."""
+
+    def __init__(self, sizes: Sizes, draw_matrices: Callable[[Sizes], Matrices]):
+        self.sizes = sizes
+        self._draw_matrices = draw_matrices
+
+    @cached_property
+    def matrices(self) -> Matrices:
+        return self._draw_matrices(self.sizes)
+
+    def call(self, contract: Contract, look_for_changes: bool) -> Call:
+        """Return the call that puts this question to a program."""
+        n, _, m = self.sizes
+
+        def inputs() -> bytes:
+            a, b = self.matrices
+            return encode_inputs(contract, a, b, look_for_changes)
+
+        return Call(inputs, answer_bytes(n, m))
+
+    def product(self, contract: Contract, answer: bytes) -> np.ndarray:
+        """Return the product in an answer. Raises Changed."""
+        n, _, m = self.sizes
+        return decode_product(contract, answer, n, m)
+
+    def __str__(self) -> str:
+        n, k, m = self.sizes
+        return f"{n}x{k} times {k}x{m}"
+
+
 class CallFailed(Exception):
-    """A call gave no answer; `outcome` says why."""
+    """A call gave no answer: `outcome` says why."""
 
     def __init__(self, outcome: Outcome):
         super().__init__(outcome.reason)
@@ -38,65 +72,85 @@ class Examiner:
         self.worker = worker
         self.speed = speed
         self.rng = np.random.default_rng()
-        self.probe = MachineProbe(worker, self.rng, speed)
+        self.probe = MachineProbe(worker, self.rng)
 
     def check(self, trial: Trial) -> None:
-        """Call the program twice on small matrices of whole numbers.
+        """Call the program on small matrices of many shapes, all calls in one process.
 
-        A wrong program is called a third time, to see whether it raises for any order of the sizes.
+        A wrong program is called once more, in another process, to see whether it raises for any order of the sizes.
         """
-        first, second, third = trial.small_sizes
+        *_, last_sizes = trial.small_sizes
         try:
-            mistake = self._mistake(trial, first)
-            other_mistake = self._mistake(trial, second)
-            if mistake or other_mistake:
-                self._mistake(trial, third)
-                trial.fail_wrong(mistake or other_mistake)
+            mistake = self._mistake(trial, self._questions(trial))
+            if mistake:
+                self._mistake(trial, [self._whole_numbers(last_sizes)])
+                trial.fail_wrong(mistake)
         except CallFailed as failed:
             trial.fail_with(failed.outcome)
+
+    def _questions(self, trial: Trial) -> list[Question]:
+        """The calls of one process: shapes for which programs are known to be wrong, and the first of them again."""
+        first, *_ = trial.small_sizes
+        low, middle, high = first
+        long = max(trial.timed_sizes)
+        shapes = [
+            first,
+            first,  # with other numbers
+            (middle, middle, middle),
+            (low, high, low),
+            (high, 1, low),
+            (1, middle, 1),
+            (long, low, low),
+            (low, long, low),
+            (low, low, long),
+        ]
+        questions = [self._whole_numbers(sizes) for sizes in shapes]
+        mixed = Question(MIXED_SIZES, partial(draw_mixed, self.rng))
+        return [*questions, mixed, questions[0]]
 
     def time(self, trial: Trial) -> None:
         """Call the program once near 64 x 64 x 64 between two probes of the machine; if it is slow, on a small size.
 
         The matrices hold real numbers only: with whole ones among them, a program for those alone was paid for its
-        best.
+        best. Nobody looks for changes afterwards, as that takes time, too.
         """
         sizes = trial.small_sizes[2] if trial.is_slow else trial.timed_sizes
+        question = Question(sizes, partial(draw, self.rng, exact=False))
+        call = question.call(trial.contract, look_for_changes=False)
         probe_before_seconds = self.probe.cpu_seconds(PROBE_FRESH_SECONDS)
-        try:
-            mistake, cpu_seconds = self._call(trial, sizes, exact=False)
-        except CallFailed as failed:
-            trial.fail_with(failed.outcome)
+        (outcome,) = self.worker.run_calls(DRIVER, trial.program, [call])
+        if not outcome.answered:
+            trial.fail_with(outcome)
             return
         probe_after_seconds = self.probe.cpu_seconds()
-        if mistake:
-            trial.fail_wrong(mistake)
+        c = question.product(trial.contract, outcome.bytes)
+        if not is_product(c, *question.matrices, exact=False):
+            trial.fail_wrong(f"wrong product for {question}")
             return
-        call = TimedCall(cpu_seconds, probe_before_seconds, probe_after_seconds)
+        timed_call = TimedCall(outcome.cpu_seconds, probe_before_seconds, probe_after_seconds)
         if not trial.is_slow:
-            trial.timed_calls.append(call)
-            trial.is_slow = self.speed.is_slow(call, trial.timed_sizes)
+            trial.timed_calls.append(timed_call)
+            trial.is_slow = self.speed.is_slow(timed_call, trial.timed_sizes)
         trial.calls_made += 1
         trial.ended = self.speed.is_settled(trial.timed_calls, trial.is_slow, trial.calls_made)
 
     def heldout(self, pair: tuple[str, str]) -> float:
         """1.0 if a program gives the right answer to calls that no verdict rests on, else 0.0.
 
+        The last sizes are asked for twice, with other numbers, and then the first call is repeated.
         pair: the program's source and the name of its contract.
         """
         source, contract = pair
+        sizes_in_turn = [*HELDOUT_SIZES, HELDOUT_SIZES[-1]]
+        questions = [Question(sizes, partial(draw_heldout, self.rng)) for sizes in sizes_in_turn]
+        questions.append(questions[0])
         program = Program(source)
-        for sizes in HELDOUT_SIZES:
-
-            def draw_inputs(sizes: Sizes = sizes) -> Matrices:
-                return draw_heldout(self.rng, sizes)
-
-            try:
-                (a, b), c, _ = self._answer(program, CONTRACTS[contract], sizes, draw_inputs)
-            except CallFailed:
-                return 0.0
-            if not is_exact_product(c, a, b):
-                return 0.0
+        try:
+            for question, c in self._products(program, CONTRACTS[contract], questions):
+                if not is_exact_product(c, *question.matrices):
+                    return 0.0
+        except (CallFailed, Changed):
+            return 0.0
         return 1.0
 
     def behaviour(self, pair: tuple[str, str]) -> str:
@@ -106,58 +160,48 @@ class Examiner:
         pair: the program's source and the name of its contract.
         """
         source, contract = pair
-        program = Program(source)
-        rng = np.random.default_rng(0)
+        fixed_rng = np.random.default_rng(0)
+        questions = [Question(sizes, partial(draw, fixed_rng, exact=True)) for sizes in BEHAVIOUR_SIZES]
         answers = hashlib.sha256()
-        for number, sizes in enumerate(BEHAVIOUR_SIZES):
-            inputs = draw(rng, sizes, exact=True)
-
-            def fixed_inputs(inputs: Matrices = inputs) -> Matrices:
-                return inputs
-
-            try:
-                _, c, _ = self._answer(program, CONTRACTS[contract], sizes, fixed_inputs)
-            except CallFailed as failed:
-                kind = failed.outcome.reason.partition(":")[0]  # "NameError" without the name
-                return f"{kind} after {answers.hexdigest()}" if number else kind
-            answers.update(c.tobytes())
+        answered = 0
+        try:
+            for _, c in self._products(Program(source), CONTRACTS[contract], questions):
+                answers.update(c.tobytes())
+                answered += 1
+        except (CallFailed, Changed) as failed:
+            kind = str(failed).partition(":")[0]  # "NameError" without the name
+            return f"{kind} after {answers.hexdigest()}" if answered else kind
         return answers.hexdigest()
 
-    def _mistake(self, trial: Trial, sizes: Sizes) -> str:
-        """Call the program on whole numbers; return what is wrong with its answer, or ""."""
-        mistake, _ = self._call(trial, sizes, exact=True)
-        return mistake
+    def _whole_numbers(self, sizes: Sizes) -> Question:
+        return Question(sizes, partial(draw, self.rng, exact=True))
 
-    def _call(self, trial: Trial, sizes: Sizes, exact: bool) -> tuple[str, float]:
-        """Call the program once; return what is wrong with its answer, or "", and the CPU seconds."""
+    def _mistake(self, trial: Trial, questions: Sequence[Question]) -> str:
+        """Put questions to the program in one process; return what is wrong with its first wrong answer, or ""."""
+        try:
+            for number, (question, c) in enumerate(self._products(trial.program, trial.contract, questions), 1):
+                a, b = question.matrices
+                if not is_product(c, a, b, exact=_are_whole(a) and _are_whole(b)):
+                    mistake = f"wrong product for {question}"
+                    return mistake if number == 1 else f"{mistake}, in call {number} of one process"
+        except Changed as changed:
+            return str(changed)
+        return ""
 
-        def draw_inputs() -> Matrices:
-            return draw(self.rng, sizes, exact)
+    def _products(
+        self, program: Program, contract: Contract, questions: Sequence[Question]
+    ) -> Iterator[tuple[Question, np.ndarray]]:
+        """Put all questions to a program in one process, then yield each with the product [n, m].
 
-        (a, b), c, cpu_seconds = self._answer(trial.program, trial.contract, sizes, draw_inputs)
-        if is_product(c, a, b, exact):
-            return "", cpu_seconds
-        n, k, m = sizes
-        return f"wrong product for {n}x{k} times {k}x{m}", cpu_seconds
-
-    def _answer(
-        self, program: Program, contract: Contract, sizes: Sizes, draw_inputs: Callable[[], Matrices]
-    ) -> tuple[Matrices, np.ndarray, float]:
-        """Run the program in a process of its own; return its inputs, the product [n, m], and the CPU seconds.
-
-        Raises CallFailed if there is no answer.
+        Raises CallFailed at a question without an answer, and Changed.
         """
-        n, _, m = sizes
-        drawn: list[np.ndarray] = []
+        calls = [question.call(contract, look_for_changes=True) for question in questions]
+        outcomes = self.worker.run_calls(DRIVER, program, calls)
+        for question, outcome in zip(questions, outcomes):
+            if not outcome.answered:
+                raise CallFailed(outcome)
+            yield question, question.product(contract, outcome.bytes)
 
-        def encoded_inputs() -> bytes:
-            a, b = draw_inputs()
-            drawn.extend((a, b))
-            return encode_inputs(contract, a, b)
 
-        limits = Limits(answer_bytes=answer_bytes(n, m))
-        outcome = self.worker.run(DRIVER, Payload(program, encoded_inputs), limits)
-        if not outcome.answered:
-            raise CallFailed(outcome)
-        a, b = drawn
-        return (a, b), decode_product(contract, outcome.bytes, n, m), outcome.cpu_seconds
+def _are_whole(matrix: np.ndarray) -> bool:
+    return bool((matrix == np.round(matrix)).all())

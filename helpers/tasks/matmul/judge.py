@@ -1,6 +1,5 @@
 """Judges matmul programs, several at a time, and tests the sandbox that it judges them in."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -19,7 +18,7 @@ from helpers.tasks.matmul.trial import Trial, Verdict
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-CALIBRATION_RUNS = 5
+CALIBRATION_RUNS = 9
 CALIBRATION_ATTEMPTS = 2  # where the sandbox fails
 
 
@@ -36,8 +35,7 @@ class MatmulJudge:
         self.speed = SpeedModel()
         self.rng = np.random.default_rng()
         self.examiners: dict[int, Examiner] = {}
-        self._lock = threading.Lock()
-        self._calibrated_starter: object = None
+        self._calibrated_zygote: object = None
 
     def __enter__(self) -> "MatmulJudge":
         return self
@@ -119,11 +117,8 @@ class MatmulJudge:
     def _calibrate(self) -> None:
         """Time the baseline, if the sandbox works."""
         trials = self._try([(BASELINE, "rows")] * CALIBRATION_RUNS, policy=True)
-        runs = []
-        for trial in trials:
-            # A failed run counts as no time, and if most fail, so does their median: not known.
-            cpu_seconds = 0.0 if trial.failure else self.speed.program_cpu_seconds(trial.timed_calls)
-            runs.append((cpu_seconds, trial.timed_sizes))
+        # A failed run counts as no time, and if most fail, so does their median: not known.
+        runs = [([] if trial.failure else trial.timed_calls, trial.timed_sizes) for trial in trials]
         self.speed.calibrate(runs)
 
     def _try(self, pairs: Sequence[tuple[str, str]], policy: bool) -> list[Trial]:
@@ -151,10 +146,9 @@ class MatmulJudge:
 
     def _examiner(self, worker: Worker) -> Examiner:
         """Return the examiner of a worker, made anew for a new worker. Raises OSError."""
-        with self._lock:
-            if self._calibrated_starter is not worker.starter:
-                self._calibrated_starter = worker.starter
-                self.speed.forget_calibration()
+        if self._calibrated_zygote is not worker.zygote:
+            self._calibrated_zygote = worker.zygote
+            self.speed.forget_calibration()
         examiner = self.examiners.get(worker.slot)
         if examiner is None or examiner.worker is not worker:
             examiner = Examiner(worker, self.speed)

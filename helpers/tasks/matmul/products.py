@@ -9,6 +9,7 @@ SMALL_SIZES = (2, 10)
 TIMED_SIZES = (60, 69)
 HELDOUT_SIZES = (1, 1, 1), (1, 97, 2), (23, 1, 17), (11, 40, 9)
 LARGEST_INTEGER = 30_000  # sums of their products stay below 2^53, inside Strassen's and Winograd's methods too
+ZEROS = 1 / 8  # of the entries of small matrices
 ULP = 2.0**-53
 
 Sizes = tuple[int, int, int]  # (n, k, m) of a product [n, k] times [k, m]
@@ -39,15 +40,17 @@ def _draw_unlike(rng: np.random.Generator, bounds: tuple[int, int]) -> list[int]
 
 
 def draw(rng: np.random.Generator, sizes: Sizes, exact: bool) -> Matrices:
-    """Draw `(a, b)`: whole numbers, whose product must be exact, or real ones of all digits."""
+    """Draw `(a, b)`: whole numbers, some of them zeros, whose product must be exact, or real ones of all digits."""
     n, k, m = sizes
     if exact:
-        a = rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, (n, k)).astype(float)
-        b = rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, (k, m)).astype(float)
-    else:
-        a = rng.standard_normal((n, k))
-        b = rng.standard_normal((k, m))
-    return a, b
+        return _draw_whole(rng, (n, k)), _draw_whole(rng, (k, m))
+    return rng.standard_normal((n, k)), rng.standard_normal((k, m))
+
+
+def _draw_whole(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    numbers = rng.integers(-LARGEST_INTEGER, LARGEST_INTEGER, shape)
+    is_kept = rng.random(shape) >= ZEROS
+    return (numbers * is_kept).astype(float)
 
 
 def is_product(c: np.ndarray, a: np.ndarray, b: np.ndarray, exact: bool) -> bool:
@@ -76,18 +79,26 @@ def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return k * (k + 8) * ULP * size**2
 
 
-def draw_heldout(rng: np.random.Generator, sizes: Sizes) -> Matrices:
-    """Draw `(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
+def draw_mixed(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+    """Draw `(a, b)`: real numbers of magnitudes from 1e-3 to 1e6, some of them zeros."""
     n, k, m = sizes
-    a = _draw_of_unlike_size(rng, (n, k))
-    b = _draw_of_unlike_size(rng, (k, m))
+    a = _draw_of_unlike_size(rng, (n, k), smallest=-3, zeros=ZEROS)
+    b = _draw_of_unlike_size(rng, (k, m), smallest=-3, zeros=ZEROS)
     return a, b
 
 
-def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+def draw_heldout(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+    """Draw `(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
+    n, k, m = sizes
+    a = _draw_of_unlike_size(rng, (n, k), smallest=-6, zeros=0.1)
+    b = _draw_of_unlike_size(rng, (k, m), smallest=-6, zeros=0.1)
+    return a, b
+
+
+def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int], smallest: int, zeros: float) -> np.ndarray:
     numbers = rng.standard_normal(shape)
-    magnitudes = 10.0 ** rng.integers(-6, 7, shape)
-    is_kept = rng.random(shape) < 0.9
+    magnitudes = 10.0 ** rng.integers(smallest, 7, shape)
+    is_kept = rng.random(shape) >= zeros
     return numbers * magnitudes * is_kept
 
 

@@ -1,8 +1,8 @@
 """The matmul task: rewards and grades that rest on one verdict per program.
 
 The sum of the rewards orders what must be ordered: every correct program above every wrong one, every wrong one above
-every refused one, whatever the speed. A program that fails is worth less than one that runs, and speed counts only
-where the product is right.
+that is not allowed here, that one above or beside every failing one, and every failing one above every cheat, whatever
+the speed. Speed counts only where the product is right.
 """
 
 import atexit
@@ -16,6 +16,7 @@ from helpers.rewards.code import extract_code
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import draw_dataset, make_row
+from helpers.tasks.matmul.driver import FUNCTION
 from helpers.tasks.matmul.judge import MatmulJudge
 from helpers.tasks.matmul.programs import STYLES, draw_program
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, Prompt, draw_prompt
@@ -30,6 +31,10 @@ DEAD_ZONE = 0.03
 BELIEVED_SPEEDUP = 4.0
 MOST_REMEMBERED = 20_000  # verdicts
 HELDOUT_CHECKED = 2  # programs of a batch that are put to the held-out check
+
+#: The outcome of a program that needs a harmless thing which the policy does not offer.
+NOT_ALLOWED = "not allowed"
+NO_PROGRAM = f"no closed block of code that defines {FUNCTION} in the final channel"
 
 #: A contract and a program's text; None: the completion holds no program.
 Program = tuple[str, str] | None
@@ -53,7 +58,7 @@ class MatmulTask(Task):
     """
 
     name = "matmul"
-    outcomes = (CORRECT, "wrong", "error", REFUSED)
+    outcomes = (CORRECT, "wrong", "error", NOT_ALLOWED, REFUSED)
     alarms = {
         "failed_heldout_check": "fail the held-out check: the reward pays for something else than the task",
         "too_fast": "are faster than they can be: read them",
@@ -118,11 +123,11 @@ class MatmulTask(Task):
     # Rewards, in TRL's signature.
 
     def function_works(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
-        """Pay 0.5 for a pure program that raises in none of the calls made, else -0.5."""
+        """Pay 0.5 for a pure program that raises in none of the calls made, 0 for one not allowed here, else -0.5."""
         return self._score(works_reward, completions, **columns)
 
     def no_cheating(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
-        """Take 1 from a program that breaks the policy (numpy, torch, the clock, ...)."""
+        """Take 1 from a cheat by the policy (numpy, torch, the clock, ...)."""
         return self._score(policy_reward, completions, **columns)
 
     def correctness_check(self, prompts: Prompts, completions: Completions, **columns) -> list[float | None]:
@@ -217,7 +222,7 @@ class MatmulTask(Task):
         self._judge_new(present)
         for program in present:
             self._remembered.move_to_end(program)
-        no_program = Verdict(reason="no single fenced block of code in the final channel", level=self.level)
+        no_program = Verdict(reason=NO_PROGRAM, level=self.level)
         return [no_program if program is None else self._remembered[program] for program in programs]
 
     def programs(
@@ -228,7 +233,7 @@ class MatmulTask(Task):
         contracts = contracts or ["rows"] * len(completions)
         programs = []
         for completion, finish_reason, contract in zip(completions, finish_reasons, contracts, strict=True):
-            code = extract_code(completion, finish_reason)
+            code = extract_code(completion, finish_reason, FUNCTION)
             programs.append(None if code is None else (contract, code))
         return programs
 
@@ -268,12 +273,19 @@ def outcome_of(verdict: Verdict) -> str:
         return CORRECT
     if is_refused(verdict):
         return REFUSED
+    if is_not_allowed(verdict):
+        return NOT_ALLOWED
     return "wrong" if verdict.ran else "error"
 
 
 def is_refused(verdict: Verdict) -> bool:
-    """Tell whether a program was refused by the policy, or stopped by the system."""
+    """Tell whether a program was refused as a cheat by the policy, or stopped by the system."""
     return verdict.parsed and not verdict.pure
+
+
+def is_not_allowed(verdict: Verdict) -> bool:
+    """Tell whether a program, without being a cheat, needs something that the policy does not offer."""
+    return verdict.pure and not verdict.allowed
 
 
 def too_fast(verdict: Verdict) -> bool:
@@ -282,12 +294,14 @@ def too_fast(verdict: Verdict) -> bool:
 
 
 def works_reward(verdict: Verdict) -> float:
-    """Return 0.5 for a pure program that raises in none of the calls made, else -0.5."""
+    """Return 0.5 for a pure program that raises in none of the calls made, 0 for one that is not allowed, else -0.5."""
+    if is_not_allowed(verdict):
+        return 0.0
     return 0.5 if verdict.ran and verdict.pure else -0.5
 
 
 def policy_reward(verdict: Verdict) -> float:
-    """Return -1 for a refused program, else 0."""
+    """Return -1 for a cheat, else 0."""
     return -1.0 if is_refused(verdict) else 0.0
 
 

@@ -1,6 +1,7 @@
 """The state of one program while it is judged, and the verdict."""
 
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -14,15 +15,17 @@ from helpers.tasks.matmul.speed import SpeedModel, TimedCall
 class Verdict:
     """The result of judging a program. Later fields are false or 0 where an earlier one fails.
 
-    judged: the sandbox itself worked. parsed: it is Python. pure: it keeps to the policy, and the system
-    did not have to stop it. ran: none of the calls made raised or ran out of time. correct: every
-    call returned the product. speedup: CPU time of the baseline over its own. cpu_seconds: its own, near
-    64 x 64 x 64. reason: one sentence fit to be shown, empty if correct. level: of the sandbox.
+    judged: the sandbox itself worked. parsed: it is Python. pure: it is no cheat by the policy, and the system did not
+    have to stop it. allowed: it is pure, and needs nothing that the policy does not offer. ran: none of the calls made
+    raised or ran out of time. correct: every call returned the product and left the arguments alone. speedup: CPU time
+    of the baseline over its own. cpu_seconds: its own, near 64 x 64 x 64. reason: one sentence fit to be shown, empty
+    if correct. level: of the sandbox.
     """
 
     judged: bool = True
     parsed: bool = False
     pure: bool = False
+    allowed: bool = False
     ran: bool = False
     correct: bool = False
     speedup: float = 0.0
@@ -44,13 +47,12 @@ class Trial:
         self.ended = False
         #: Fields of the verdict on a program that failed.
         self.failure: dict = {}
-        self.refused = False
-        self.forbidden = False
+        #: The way in which a call that gave no answer ended.
+        self.status = Status.ANSWERED
 
     def fail_with(self, outcome: Outcome) -> None:
         """End the trial: a call gave no answer."""
-        self.refused = outcome.status is Status.REFUSED
-        self.forbidden = outcome.status is Status.FORBIDDEN_CALL
+        self.status = outcome.status
         self._fail(ran=False, reason=outcome.reason)
 
     def fail_wrong(self, mistake: str) -> None:
@@ -67,21 +69,23 @@ class Trial:
 
     def verdict(self, level: str, speed: SpeedModel) -> Verdict:
         """Return the verdict. The speed model must have been calibrated."""
-        compiled = self.program.compiled
-        parsed = compiled or self.refused
-        pure = compiled and not self.forbidden
+        was_read = self.program.compiled or self.status in (Status.CHEAT, Status.NOT_ALLOWED)
+        cheats = self.status in (Status.CHEAT, Status.FORBIDDEN_CALL)
+        readings = {
+            "parsed": was_read,
+            "pure": was_read and not cheats,
+            "allowed": was_read and not cheats and self.status is not Status.NOT_ALLOWED,
+        }
         if self.failure:
-            return Verdict(parsed=parsed, pure=pure, level=level, **self.failure)
-        cpu_seconds = speed.program_cpu_seconds(self.timed_calls)
-        baseline_cpu_seconds = speed.baseline_cpu_seconds(self.timed_sizes)
-        if not cpu_seconds or not baseline_cpu_seconds:
+            return Verdict(level=level, **readings, **self.failure)
+        speedup = speed.speedup(self.timed_calls, self.timed_sizes)
+        if not speedup:
             return Verdict(judged=False, reason="the sandbox failed: no time could be taken", level=level)
         return Verdict(
-            parsed=parsed,
-            pure=pure,
             ran=True,
             correct=True,
-            speedup=baseline_cpu_seconds / cpu_seconds,
-            cpu_seconds=cpu_seconds,
+            speedup=speedup,
+            cpu_seconds=median(call.cpu_seconds for call in self.timed_calls),
             level=level,
+            **readings,
         )

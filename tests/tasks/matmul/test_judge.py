@@ -20,14 +20,14 @@ from tests.sandbox.suite import REFERENCE
         ("def matmul(A, B):\n  return matmul(A, B)", "Recursion"),
         ("def matmul(A, B) return", "SyntaxError"),
         ("x = 1", "does not define a function matmul"),
-        ("import numpy\ndef matmul(A, B): pass", "numpy is not pure Python"),
+        ("def matmul(A, B):\n  import numpy", "numpy is not pure Python"),
         ("def matmul(A, B):\n  return eval('1')", "eval is not allowed: write the program out"),
         ("def matmul(A, B):\n  return open('x')", "the name open is not allowed"),
-        ("from math import sumprod\ndef matmul(A, B): pass", "math.sumprod is the inner product in C"),
-        ("def matmul(A, B): pass\ndef matmul(A, B): pass", "matmul is defined more than once"),
+        ("def matmul(A, B):\n  from math import sumprod", "math.sumprod is the inner product in C"),
+        ("def matmul(A, B):\n  import random\n  return random.random()", "importing random is not allowed"),
         ("def matmul(A, B):\n  return None", "list of"),
         ("def matmul(A, B):\n  return [[float('nan')] * len(B[0]) for _ in A]", "wrong product"),
-        ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "bool"),
+        ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "an entry is neither a float nor an int"),
         ("def matmul(A, B):\n  return [[10**400] * len(B[0]) for _ in A]", "Overflow"),
         ("def matmul(A, B):\n  raise ValueError('\\x1b[31m<b>\\u202e\\n' + 'x' * 10**6)", "<b>"),
         ("\0", ""),
@@ -55,6 +55,69 @@ def test_one_call_right_is_not_enough(matmul_judge):
     """Sizes and values change from call to call, so an answer cannot be remembered or guessed."""
     lucky = "def matmul(A, B):\n  return [[sum(a * b for a, b in zip(A[0], c)) for c in zip(*B)] for _ in A]"
     assert not any(verdict.correct for verdict in matmul_judge.judge_many([lucky] * 20))
+
+
+def variant(top="", before="", after=""):
+    """An honest program with other lines at its top level, before the product is computed, and after."""
+    product = "C = [[sum(a * b for a, b in zip(row, column)) for column in zip(*B)] for row in A]"
+    body = [*before.splitlines(), product, *after.splitlines(), "return C"]
+    return "\n".join([top, "def matmul(A, B):", *("    " + line for line in body)])
+
+
+ACCUMULATES = """
+C = [[0.0] * 99 for _ in range(99)]
+def matmul(A, B):
+    for i, row in enumerate(A):
+        for j, column in enumerate(zip(*B)):
+            C[i][j] += sum(a * b for a, b in zip(row, column))
+    return [row[: len(B[0])] for row in C[: len(A)]]
+"""
+#: Right in the first call of a process, or for some shapes, or at a price that the caller pays: (program, reason).
+WRONG_LATER = {
+    "a counter": (variant("calls = []", after="C[0][0] += len(calls)\ncalls.append(1)"), "in call 2"),
+    "an accumulator": (ACCUMULATES, "in call 2"),
+    "a default argument": (
+        variant().replace("B):", "B, out=[]):").replace("return C", "out += C; return out"),
+        "list of",
+    ),
+    "remembered by shape": (
+        variant("known = {}", after="C = known.setdefault((len(A), len(B), len(B[0])), C)\nC = [row[:] for row in C]"),
+        "in call 2",
+    ),
+    "a redefinition": (variant(before="global matmul\nmatmul = lambda A, B: A"), "list of"),
+    "arguments emptied": (variant(after="A.clear()"), "its arguments"),
+    "an entry changed": (variant(after="B[0][0] += 1"), "its arguments"),
+    "a float to an int": (variant(after="A[0][0] = int(A[0][0])"), "its arguments"),
+    "rows exchanged": (variant(after="B[0], B[-1] = B[-1], B[0]"), "its arguments"),
+    "an earlier result": (variant("out = []", after="out[:] = C\nC = out"), "an earlier call"),
+    "square matrices": (variant(after="if len(A) == len(B) == len(C[0]): C = [row[:] for row in A]"), "wrong product"),
+    "one column in between": (variant(after="if len(B) == 1: C[0][0] += 1"), "wrong product"),
+    "one number": (variant(after="if len(A) == len(C[0]) == 1: C[0][0] += 1"), "wrong product"),
+    "many rows": (
+        variant("c = []", after="if c and max(len(A), len(B), len(C[0])) > 50: C[0][0] += 1\nc.append(1)"),
+        "in call",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WRONG_LATER)
+@pytest.mark.parametrize("policy", [True, False])
+def test_right_in_the_first_call_is_not_enough(matmul_judge, way, policy):
+    """Ordinary bugs of models, once paid in full. They run, so they are wrong and no more; all but a few shapes are
+    refused by the check that no reward pays, too."""
+    source, reason = WRONG_LATER[way]
+    (verdict,) = matmul_judge.judge_many([source], policy)
+    assert not verdict.correct and reason in verdict.reason, verdict.reason
+    assert verdict.ran or "list of" in reason
+    known_shapes = ("square matrices", "many rows")
+    assert way in known_shapes or matmul_judge.check_many([source]) == [0.0]
+    assert matmul_judge.judge(variant()).correct
+
+
+def test_an_argument_may_be_bound_anew(matmul_judge):
+    """Only what the caller sees counts: a copy may be changed, and a result may be kept."""
+    own = "B = [list(row) for row in B]\nA = A[:]\nA.reverse()"
+    assert matmul_judge.judge(variant("kept = []", own, "C.reverse()\nkept.append(C)\nB.clear()")).correct
 
 
 def test_whether_it_raises_does_not_depend_on_luck(matmul_judge):
@@ -110,7 +173,7 @@ def test_self_test_notices_a_policy_with_a_hole(matmul_judge, monkeypatch, name)
 
 
 def test_self_test_notices_a_judge_that_is_always_content(matmul_judge, monkeypatch):
-    monkeypatch.setattr("helpers.tasks.matmul.examiner.is_product", lambda *_: True)
+    monkeypatch.setattr("helpers.tasks.matmul.examiner.is_product", lambda *_, **__: True)
     with pytest.raises(UserError, match="lets through: NaN"):
         matmul_judge.self_test()
 

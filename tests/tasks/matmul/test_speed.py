@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from helpers.tasks.matmul.speed import BASELINE, SpeedModel, TimedCall
+from helpers.tasks.matmul.speed import BASELINE, SpeedModel, TimedCall, median_probes
 from helpers.tasks.matmul.trial import Trial
 from tests.sandbox.suite import REFERENCE, load_exploits, load_honest
 
@@ -59,55 +59,49 @@ def test_a_process_that_keeps_running_is_charged_for_what_it_did(matmul_judge):
     assert sorted(speeds[:12])[9] < 1.12 * sorted(speeds[12:])[6], speeds
 
 
-def test_timings_of_a_disturbed_machine():
-    """Only the calls that nothing disturbed count; if there is none, the machine's slowness is divided out."""
-    speed = SpeedModel()
-    speed.record_probe(0.001)
-    calls = [
-        TimedCall(0.030, 0.0015, 0.0015),
-        TimedCall(0.011, 0.0010, 0.0011),
-        TimedCall(0.010, 0.0010, 0.0010),
-        TimedCall(0.009, 0.0, 0.0010),
-    ]
-    assert speed.program_cpu_seconds(calls) == 0.010
-    calls = [TimedCall(0.030, 0.0030, 0.0030), TimedCall(0.033, 0.0030, 0.0030), TimedCall(0.024, 0.0030, 0.0030)]
-    assert speed.program_cpu_seconds(calls) == pytest.approx(0.010)
-    calls = [TimedCall(0.007, 0.0007, 0.0007), TimedCall(0.010, 0.0010, 0.0010)]  # a lucky moment is no better machine
-    assert speed.program_cpu_seconds(calls) == 0.010
+def calls_of(*ratios, probe=0.001):
+    return [TimedCall(ratio * probe, probe, probe) for ratio in ratios]
 
 
-def test_a_program_is_timed_until_two_clean_calls_agree():
+def test_a_disturbed_machine_gives_the_same_speed():
+    """Its slowness is divided out, by the slower of the two probes; a clock that stood still says nothing."""
+    assert median_probes([*calls_of(10), *calls_of(10.2, probe=0.0015), *calls_of(9.9, probe=0.003)]) == 10
+    assert TimedCall(0.030, 0.001, 0.003).probes == pytest.approx(10)
+    assert median_probes([TimedCall(0.010, 0.0, 0.001), TimedCall(0.0, 0.001, 0.001)]) == 0
+    assert median_probes([TimedCall(0.010, 0.0, 0.001), *calls_of(7)]) == pytest.approx(7)
+
+
+def test_a_program_is_timed_until_three_calls_agree():
     """Three calls where they agree or the program is slow; else seven, and then there is an end."""
     speed = SpeedModel()
-    speed.record_probe(0.001)
-    agreeing = [TimedCall(seconds, 0.001, 0.001) for seconds in (0.0100, 0.0104, 0.02)]
-    differing = [TimedCall(seconds, 0.001, 0.001) for seconds in (0.010, 0.011, 0.02)]
+    agreeing, differing = calls_of(10.0, 10.4, 10.2), calls_of(10.0, 10.4, 11.0, 12.0)
     assert not speed.is_settled(agreeing[:2], is_slow=False, calls_made=2)
     assert speed.is_settled(agreeing, is_slow=False, calls_made=3)
     assert not speed.is_settled(differing, is_slow=False, calls_made=6)
+    assert speed.is_settled([*differing, *calls_of(10.1)], is_slow=False, calls_made=5)
     assert speed.is_settled(differing, is_slow=False, calls_made=7)
     assert speed.is_settled(differing[:1], is_slow=True, calls_made=3)
 
 
 def test_the_baseline_is_measured_in_probes():
-    """Its speed is known for any sizes, on the machine as it is; a new zygote asks for a new calibration."""
+    """Its speed is known for any sizes; a new zygote asks for a new calibration."""
     speed = SpeedModel()
-    speed.record_probe(0.001)
-    speed.calibrate([(0.02, (10, 10, 10)), (0.01, (10, 10, 10)), (0.0, (10, 10, 10))])
-    assert speed.baseline_cpu_seconds((10, 10, 10)) == pytest.approx(0.01)
-    assert speed.baseline_cpu_seconds((20, 10, 10)) == pytest.approx(0.02)
+    sizes = (10, 10, 10)
+    speed.calibrate([(calls_of(20), sizes), (calls_of(10, 10, 30), sizes), ([], sizes)])
+    assert speed.speedup(calls_of(10), sizes) == pytest.approx(1)
+    assert speed.speedup(calls_of(5), sizes) == pytest.approx(2)
+    assert speed.speedup(calls_of(10), (20, 10, 10)) == pytest.approx(2)
     speed.forget_calibration()
-    assert speed.baseline_cpu_seconds((10, 10, 10)) == 0.0
+    assert speed.speedup(calls_of(10), sizes) == 0.0
 
 
 def test_without_a_time_there_is_no_verdict():
     """A speedup of a time that is not known would be a guess."""
     speed = SpeedModel()
-    speed.record_probe(0.001)
     speed.baseline_probes_per_step = 1.0
     trial = Trial("", np.random.default_rng(0))
     assert trial.verdict("os", speed).judged is False
-    trial.timed_calls = [TimedCall(0.01, 0.001, 0.001)]
+    trial.timed_calls = calls_of(10)
     assert trial.verdict("os", speed).judged is True
     speed.forget_calibration()
     assert trial.verdict("os", speed).judged is False

@@ -13,6 +13,7 @@ GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")
 CRASHING = "```python\ndef matmul(A, B):\n    return A[99]\n```"
 CHEATING = "```python\ndef matmul(A, B):\n    import numpy\n    return numpy.matmul(A, B).tolist()\n```"
+NOT_ALLOWED = CHEATING.replace("numpy", "statistics")
 
 
 def message(text, thinking=""):
@@ -27,17 +28,17 @@ def totals(task, texts, reasons=None):
 
 
 def test_order_of_what_must_be_ordered(task):
-    """Correct, then wrong, then broken, then cheating: any other order pays for something unwanted."""
-    good, wrong, crashing, cheating = totals(task, [GOOD, WRONG, CRASHING, CHEATING])
-    assert 1.25 <= good <= 1.75 and wrong == 0.5 and crashing == -0.5 and cheating == -1.5
+    """Correct, wrong, not allowed, broken, cheating: any other order pays for something unwanted."""
+    good, wrong, not_allowed, crashing, cheating = totals(task, [GOOD, WRONG, NOT_ALLOWED, CRASHING, CHEATING])
+    assert 1.25 <= good <= 1.75 and wrong == 0.5 and not_allowed == 0.0 and crashing == -0.5 and cheating == -1.5
 
 
 @pytest.mark.parametrize("speedup", [0.0001, 0.5, 0.99, 1.0, 1.02, 1.5, 2.0, 4.0, 4.1, 1e9])
 def test_speed_never_changes_the_order(speedup):
-    correct = Verdict(parsed=True, pure=True, ran=True, correct=True, speedup=speedup)
+    correct = Verdict(parsed=True, pure=True, allowed=True, ran=True, correct=True, speedup=speedup)
     assert -0.25 <= speed_reward(correct) <= 0.25
     assert (speed_reward(correct) == 0) == (abs(speedup - 1) <= 0.03 or speedup > 4)
-    assert speed_reward(Verdict(parsed=True, pure=True, ran=True, speedup=speedup)) == 0
+    assert speed_reward(Verdict(parsed=True, pure=True, allowed=True, ran=True, speedup=speedup)) == 0
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_speed_never_changes_the_order(speedup):
         (GOOD.replace("```python", "```py"), True),
         (GOOD.replace("```python", "```Python3"), True),
         (GOOD.replace("\n", "\r\n"), True),
-        (GOOD + "\n" + GOOD, False),
+        (GOOD + "\n" + GOOD, True),
         (GOOD[:-3], False),
         (BASELINE, False),
         ("", False),
@@ -76,14 +77,15 @@ def test_cut_off_answers_earn_nothing(task):
 def test_grades():
     """What the trainer's monitor, the live view and an evaluation read."""
     task = MatmulTask()
-    texts = (GOOD, WRONG, CRASHING, CHEATING, "no code")
+    texts = (GOOD, WRONG, CRASHING, CHEATING, "no code", NOT_ALLOWED)
     completions = [Completion([], [], [], text, "", "stop") for text in texts]
     rows = [{"prompt": None, "contract": "rows"}] * len(texts)
     grades = task.grade(rows, completions)
-    assert [grade.outcome for grade in grades] == ["correct", "wrong", "error", "refused", "error"]
-    assert [grade.correct for grade in grades] == [True, False, False, False, False]
-    assert [grade.score for grade in grades] == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert [grade.outcome for grade in grades] == ["correct", "wrong", "error", "refused", "error", "not allowed"]
+    assert [grade.correct for grade in grades] == [True, *[False] * 5]
+    assert [grade.score for grade in grades] == [1.0, *[0.0] * 5]
     assert grades[0].reason == "" and grades[3].reason == "numpy is not pure Python"
+    assert grades[5].reason == "importing statistics is not allowed"
     assert grades[0].tags["failed_heldout_check"] is False and grades[0].tags["speedup"] > 0
     assert {grade.outcome for grade in grades} <= set(task.outcomes) and set(task.alarms) <= set(grades[0].tags)
     failed = Verdict(judged=False, reason="the sandbox failed: x")
@@ -153,7 +155,7 @@ def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
 
 
 def test_an_unbelievable_speed_earns_nothing():
-    fast = Verdict(parsed=True, pure=True, ran=True, correct=True, speedup=4.1)
+    fast = Verdict(parsed=True, pure=True, allowed=True, ran=True, correct=True, speedup=4.1)
     assert too_fast(fast) and speed_reward(fast) == 0 and grade_of(fast).tags["too_fast"] is True
 
 

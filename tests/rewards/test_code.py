@@ -1,0 +1,142 @@
+"""The program in a completion: which block it is, whatever stands around it, and how long it takes to find it."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.rewards import extract_code
+
+MATMUL = "def matmul(A, B):\n    return A\n"
+OTHER = "def matmul(A, B):\n    return B\n"
+USAGE = "print(matmul([[1]], [[2]]))\n"
+
+
+def block(text, fence="```", info="python"):
+    return f"{fence}{info}\n{text}{fence}\n"
+
+
+def indented(text, by="   "):
+    return "".join(by + line for line in text.splitlines(keepends=True))
+
+
+FOUND = {
+    "one block": block(MATMUL),
+    "words around it": f"Here it is.\n\n{block(MATMUL)}\nDone.",
+    "no language": block(MATMUL, info=""),
+    "short language": block(MATMUL, info="Py3"),
+    "title": block(MATMUL, info='python title="mm.py"'),
+    "attributes": block(MATMUL, info="{.python .numberLines}"),
+    "tildes": block(MATMUL, "~~~"),
+    "a longer fence": block(MATMUL, "`````"),
+    "carriage returns": block(MATMUL).replace("\n", "\r\n"),
+    "usage": block(MATMUL) + block(USAGE),
+    "output": block(MATMUL) + block("[[2]]\n", info=""),
+    "shell": block(MATMUL) + block("python mm.py\n", info="bash"),
+    "an earlier version": block(OTHER) + block(MATMUL),
+    "a definition in another language": block(MATMUL) + block(OTHER, info="text"),
+    "a list": "1. Write:\n\n" + indented(block(MATMUL)),
+    "a variable": block(OTHER) + block("matmul = lambda A, B: A\n"),
+    "a fence inside a longer one": block(MATMUL, "~~~~"),
+}
+
+
+@pytest.mark.parametrize("layout", FOUND)
+def test_the_block_that_defines_the_function(layout):
+    code = extract_code(FOUND[layout], function="matmul")
+    assert code in (MATMUL, "matmul = lambda A, B: A\n")
+    assert extract_code([{"role": "assistant", "content": FOUND[layout]}], function="matmul") == code
+    assert extract_code(FOUND[layout], finish_reason="length", function="matmul") is None
+
+
+def test_a_fence_in_a_docstring_is_a_part_of_the_program():
+    program = 'def matmul(A, B):\n    """As in\n\n    ```python\n    matmul(A, B)\n    ```\n    """\n    return A\n'
+    assert extract_code(block(program), function="matmul") == program
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        MATMUL,
+        block(MATMUL)[:-4],
+        block(MATMUL) + "```python\n" + OTHER,
+        "```python def matmul(A, B): pass```",
+        block("let x\n", info="javascript"),
+        block(USAGE) + block(USAGE),
+        block(MATMUL.replace("\n", "\u2028\n", 1)),
+        block(MATMUL + "# x\x0c\n"),
+        block(MATMUL, "````")[:-2],
+        "`inline ``` code`\n" + MATMUL,
+    ],
+)
+def test_no_program(text):
+    assert extract_code(text, function="matmul") is None
+
+
+@pytest.mark.parametrize(
+    "completion", [[], [{}], [{"role": "assistant"}], [{"role": "assistant", "content": None}], ""]
+)
+def test_a_completion_that_says_nothing(completion):
+    assert extract_code(completion) is None
+
+
+def test_without_a_name_any_function_will_do():
+    assert extract_code(block("x = 1\n") + block(MATMUL) + block(USAGE)) == MATMUL
+    assert extract_code(block("print(1)\n")) == "print(1)\n"
+    assert extract_code(block("print(1)\n") + block("print(2)\n")) is None
+
+
+SMALL = 50_000
+#: Texts that grow by repetition, each near SMALL characters.
+SLOW = {
+    "blanks after a fence": "```" + " " * SMALL,
+    "blanks before a fence": (" " * 1000 + "```\n") * (SMALL // 1004),
+    "backticks": "`" * SMALL,
+    "open fences": "```python\n" * (SMALL // 10),
+    "fences that grow": "\n".join("`" * n for n in range(3, 316)),
+    "closed blocks": block(MATMUL) * (SMALL // 55),
+    "unlike fences": "```\n~~~\n" * (SMALL // 8),
+    "line ends": "```\n" + "\n" * SMALL + "```\n",
+    "one long word": "```\n" + "x" * SMALL + "\n```\n",
+    "words and blanks": "```\n" + ("x " * 500 + "\n") * (SMALL // 1001) + "```\n",
+    "colons": "```\n" + ("x:" * 500 + "\n") * (SMALL // 1001) + "```\n",
+    "definitions of others": "```\n" + "def f" + "\t" * SMALL + "(x)\n```\n",
+    "quotes": "> " * (SMALL // 2),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_the_time_is_linear(kind):
+    """160,000 blanks behind a fence took 52 seconds. A text ten times as long may take fifteen times as long."""
+    larger = [SLOW[kind] * 10, SLOW[kind] * 100]
+    taken = [min(seconds_for(text) for _ in range(5)) for text in larger]
+    assert taken[1] < 15 * max(taken[0], 1e-3), taken
+
+
+def seconds_for(text):
+    started = time.process_time()
+    extract_code(text, function="matmul")
+    return time.process_time() - started
+
+
+PIECES = st.sampled_from(
+    ["```", "~~~", "````", "```python\n", "~~~py\n", "   ", "\t", "\n", "\r\n", "\r", "\u2028", "> ", "- ", "`", "x",
+     "def matmul(A, B): return A\n", "matmul = 1\n", "{", "}", '"""', "#", "\x0c", "\ud800", "\0"]
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PIECES, max_size=40).map("".join))
+def test_fuzzed_fences(text):
+    """Whatever is found is a run of whole lines of the text, between two fences, and holds a definition if any does."""
+    code = extract_code(text, function="matmul")
+    if code is None:
+        return
+    flat = re.sub(r"^[ \t]+", "", text.replace("\r\n", "\n"), flags=re.MULTILINE)
+    assert re.sub(r"^[ \t]+", "", code, flags=re.MULTILINE).strip("\n") in flat
+    assert code == "" or code.endswith("\n")
+    assert code.splitlines() == code.split("\n")[:-1]
+    assert flat.count("```") + flat.count("~~~") >= 2
