@@ -15,14 +15,14 @@ from helpers.tasks.matmul.products import (
     Sizes,
     draw,
     draw_heldout,
-    draw_mixed,
+    draw_large,
     is_exact_product,
     is_product,
 )
 from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedModel, TimedCall
 from helpers.tasks.matmul.trial import Trial
 
-MIXED_SIZES = (12, 13, 11)  # of the small call with real numbers of all magnitudes
+LARGE_NUMBERS_SIZES = (12, 13, 11)  # of the small call with large real numbers
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
 
@@ -100,13 +100,11 @@ class Examiner:
             (low, high, low),
             (high, 1, low),
             (1, middle, 1),
-            (long, low, low),
-            (low, long, low),
-            (low, low, long),
         ]
         questions = [self._whole_numbers(sizes) for sizes in shapes]
-        mixed = Question(MIXED_SIZES, partial(draw_mixed, self.rng))
-        return [*questions, mixed, questions[0]]
+        questions += [self._real_numbers(sizes) for sizes in ((long, low, low), (low, long, low), (low, low, long))]
+        questions.append(Question(LARGE_NUMBERS_SIZES, partial(draw_large, self.rng)))
+        return [*questions, questions[0]]
 
     def time(self, trial: Trial) -> None:
         """Call the program once near 64 x 64 x 64 between two probes of the machine; if it is slow, on a small size.
@@ -115,7 +113,7 @@ class Examiner:
         best. Nobody looks for changes afterwards, as that takes time, too.
         """
         sizes = trial.small_sizes[2] if trial.is_slow else trial.timed_sizes
-        question = Question(sizes, partial(draw, self.rng, exact=False))
+        question = self._real_numbers(sizes)
         call = question.call(trial.contract, look_for_changes=False)
         probe_before_seconds = self.probe.cpu_seconds(PROBE_FRESH_SECONDS)
         (outcome,) = self.worker.run_calls(DRIVER, trial.program, [call])
@@ -175,6 +173,9 @@ class Examiner:
 
     def _whole_numbers(self, sizes: Sizes) -> Question:
         return Question(sizes, partial(draw, self.rng, exact=True))
+
+    def _real_numbers(self, sizes: Sizes) -> Question:
+        return Question(sizes, partial(draw, self.rng, exact=False))
 
     def _mistake(self, trial: Trial, questions: Sequence[Question]) -> str:
         """Put questions to the program in one process; return what is wrong with its first wrong answer, or ""."""

@@ -79,26 +79,27 @@ def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return k * (k + 8) * ULP * size**2
 
 
-def draw_mixed(rng: np.random.Generator, sizes: Sizes) -> Matrices:
-    """Draw `(a, b)`: real numbers of magnitudes from 1e-3 to 1e6, some of them zeros."""
+def draw_large(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+    """Draw `(a, b)`: real numbers near a million, some of them zeros."""
     n, k, m = sizes
-    a = _draw_of_unlike_size(rng, (n, k), smallest=-3, zeros=ZEROS)
-    b = _draw_of_unlike_size(rng, (k, m), smallest=-3, zeros=ZEROS)
-    return a, b
+    return _draw_large_numbers(rng, (n, k)), _draw_large_numbers(rng, (k, m))
+
+
+def _draw_large_numbers(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    is_kept = rng.random(shape) >= ZEROS
+    return 1e6 * rng.standard_normal(shape) * is_kept
 
 
 def draw_heldout(rng: np.random.Generator, sizes: Sizes) -> Matrices:
     """Draw `(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
     n, k, m = sizes
-    a = _draw_of_unlike_size(rng, (n, k), smallest=-6, zeros=0.1)
-    b = _draw_of_unlike_size(rng, (k, m), smallest=-6, zeros=0.1)
-    return a, b
+    return _draw_of_unlike_size(rng, (n, k)), _draw_of_unlike_size(rng, (k, m))
 
 
-def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int], smallest: int, zeros: float) -> np.ndarray:
+def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     numbers = rng.standard_normal(shape)
-    magnitudes = 10.0 ** rng.integers(smallest, 7, shape)
-    is_kept = rng.random(shape) >= zeros
+    magnitudes = 10.0 ** rng.integers(-6, 7, shape)
+    is_kept = rng.random(shape) < 0.9
     return numbers * magnitudes * is_kept
 
 
