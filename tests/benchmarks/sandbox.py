@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.sandbox [--out file.json] [--rounds 5]
 
-Calls: a fresh process that answers one small product. Throughput: honest programs of the suite, five calls each, three
-of them timed near 64 x 64 x 64. Ranking: programs whose times on a quiet machine lie 5 % apart or more, judged several
-times with 0, 2 and 4 processes that only burn time; Spearman's rank correlation of the speed reward between any two
-runs, the worst and the mean. Copies: eight of one program in a batch, and how far their rewards lie apart. Beside it
-the same with `exec` in this process under SIGALRM, and with a new interpreter for each call, both by the wall clock.
+Calls: a fresh process that answers one small product. Throughput: honest programs of the suite, small calls and then
+three or more timed ones near 64 x 64 x 64 for each. Fresh: the speed of one program, the first that a new sandbox
+judges, in 24 of them beside two processes that only burn time. Ranking: programs whose times on a quiet machine lie 5 %
+apart or more, judged several times with 0, 2 and 4 processes that only burn time; Spearman's rank correlation of the
+speed reward between any two runs, the worst and the mean. Copies: eight of one program in a batch, and how far their
+rewards lie apart. Beside it the same with `exec` in this process under SIGALRM, and with a new interpreter for each
+call, both by the wall clock.
 """
 
 import argparse
@@ -24,10 +26,13 @@ import numpy as np
 from helpers.display import text_table
 from helpers.environment import hardware, versions
 from helpers.runtime import write_whole
+from helpers.sandbox import Call, Program
+from helpers.tasks.matmul.contracts import CONTRACTS
+from helpers.tasks.matmul.encoding import DRIVER, answer_bytes, encode_inputs
 from helpers.tasks.matmul.judge import MatmulJudge
 from helpers.tasks.matmul.speed import BASELINE
 from helpers.tasks.matmul.task import speed_reward
-from helpers.tasks.matmul.trial import Trial, Verdict
+from helpers.tasks.matmul.trial import Verdict
 from tests.sandbox.suite import load_honest
 
 GAP, FEWEST = 1.05, 15  # between neighbours; programs in the ranking
@@ -151,17 +156,27 @@ def costs(matmul_judge, rounds):
         started = time.perf_counter()
         assert all(verdict.correct for verdict in matmul_judge.judge_many(mix))
         rates.append(len(mix) / (time.perf_counter() - started))
-    examiner = matmul_judge.examiners[0]
-    trial, calls = Trial(BASELINE, matmul_judge.rng), []
+    worker, program, calls = matmul_judge.examiners[0].worker, Program(BASELINE), []
     for _ in range(200):
+        inputs = encode_inputs(CONTRACTS["rows"], np.ones((4, 4)), np.ones((4, 4)))
         started = time.perf_counter()
-        examiner._call(trial, (4, 4, 4), exact=True)
+        worker.run_calls(DRIVER, program, [Call(inputs, answer_bytes(4, 4))])
         calls.append(1e3 * (time.perf_counter() - started))
     return {
         "call_ms": statistics.median(calls[1:]),
         "candidates_per_s": statistics.median(rates),
         "candidates_per_s_best": max(rates),
     }
+
+
+def fresh(source, sandboxes=24):
+    """Speeds of one program from as many new sandboxes, beside two burning processes."""
+    speeds = []
+    with burners(2):
+        for _ in range(sandboxes):
+            with MatmulJudge() as matmul_judge:
+                speeds.append(matmul_judge.judge(source).speedup)
+    return {"median": statistics.median(speeds), "lowest": min(speeds), "highest": max(speeds)}
 
 
 def beside(programs):
@@ -180,6 +195,7 @@ def run(rounds):
         chosen = ladder(matmul_judge)
         programs = list(chosen.values())
         found["costs"] |= beside(programs)
+        found["fresh"] = fresh(load_honest()["zip_list"])
         found["programs"], found["ranking"] = list(chosen), []
         ways = {
             "sandbox": lambda programs: [verdict.speedup for verdict in matmul_judge.judge_many(programs)],
@@ -210,6 +226,8 @@ def main():
     columns = ("spearman_worst", "spearman_mean", "cv_percent", "copies_median", "copies_worst")
     rows = [(r["burners"], r["way"], *(f"{r[k]:.3f}" if k in r else "" for k in columns)) for r in found["ranking"]]
     print(text_table(rows, header=("burners", "way", "worst", "mean", "CV %", "8 copies", "worst")))
+    speeds = found["fresh"]
+    print(f"24 fresh sandboxes: {speeds['median']:.2f}, from {speeds['lowest']:.2f} to {speeds['highest']:.2f}")
     if arguments.out:
         write_whole(arguments.out, json.dumps(found, indent=1) + "\n")
 

@@ -46,9 +46,9 @@ def test_type_makes_no_class(value):
     made = stand_ins.Type(value)
     assert made is type(value) or made is stand_ins.Type
     assert made is not type and not issubclass(made, type)
-    with pytest.raises(ValueError, match="too many values"):
+    with pytest.raises(TypeError, match="takes one argument"):
         stand_ins.Type("C", (), {})
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError):
         stand_ins.Enum("C", {"x": 1})
 
 

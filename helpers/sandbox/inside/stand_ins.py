@@ -101,8 +101,9 @@ class ClassOf(type):
     """The metaclass of `Type`. Calling `Type` gives the class of one value, and never a metaclass."""
 
     def __call__(cls, *arguments):
-        (value,) = arguments
-        kind = type(value)
+        if len(arguments) != 1:
+            raise TypeError("type() takes one argument here")
+        kind = type(arguments[0])
         return Type if issubclass(kind, type) else kind
 
     def __instancecheck__(cls, value):
