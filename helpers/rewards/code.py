@@ -7,8 +7,8 @@ from helpers.rewards.text import text_of
 
 #: A line that may open or close a fenced block: its indentation, the fence, and what stands after it.
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})(.*)$", re.MULTILINE)
-#: A line that begins a definition, of a function, a class or a variable.
-_DEFINITION = re.compile(r"(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=]*)?=(?!=)")
+#: A line that begins a definition, of a function or a class, or of a variable.
+_DEFINITION = re.compile(r"([ \t]*)(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*=(?!=)")
 #: The language in what stands behind a fence, as in `python title="x.py"` or `{.python}`.
 _LANGUAGE = re.compile(r"[{. \t]*(\w*)")
 _LANGUAGES = ("", "python", "python3", "py", "py3")
@@ -20,14 +20,20 @@ class _Block(NamedTuple):
     language: str
     text: str
 
-    def defines(self, name: str | None) -> bool:
-        """Whether a line at its margin defines `name`; None: any function or class."""
+    def defines(self, name: str | None, indented: bool = False) -> bool:
+        """Whether a line defines `name`; None: any function or class.
+
+        indented: also lines that do not begin at the margin. A variable counts only where the block says that it is
+        Python, since the output of a program may look like one.
+        """
         for line in self.text.split("\n"):
             definition = _DEFINITION.match(line)
-            if definition is None:
+            if definition is None or (definition[1] and not indented):
                 continue
-            function_or_class, variable = definition.groups()
-            if name in (function_or_class, variable) or (name is None and function_or_class):
+            _, function_or_class, variable = definition.groups()
+            if function_or_class and name in (function_or_class, None):
+                return True
+            if self.language and variable and variable == name:
                 return True
         return False
 
@@ -45,6 +51,8 @@ def extract_code(completion: str | list[dict], finish_reason: str = "stop", func
     blocks = _fenced_blocks(text_of(completion)) if finish_reason == "stop" else None
     python = [block for block in blocks or () if block.language in _LANGUAGES]
     defining = [block for block in python if block.defines(function)]
+    if not defining:
+        defining = [block for block in python if block.defines(function, indented=True)]
     if not defining and len(python) > 1:
         return None
     for block in reversed(defining or python):
@@ -55,8 +63,8 @@ def extract_code(completion: str | list[dict], finish_reason: str = "stop", func
 def _fenced_blocks(text: str) -> list[_Block] | None:
     """Return the fenced blocks of a Markdown text, or None if one is left open. Takes time linear in the text.
 
-    A block ends with a line of the fence's own character, as many of them or more, and no deeper than its first line.
-    A fence in a docstring, which stands deeper, is a part of the program.
+    A block ends with a line of the fence's own character, as many of them or more, and at most three blanks deeper than
+    its first line. A fence in a docstring, which stands deeper, is a part of the program.
     """
     text = text.replace("\r\n", "\n")
     blocks = []
@@ -79,7 +87,7 @@ def _opens(fence):
 
 def _closes(fence, opening):
     is_same = fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
-    is_deeper = len(fence[1]) > len(opening[1])
+    is_deeper = len(fence[1]) > len(opening[1]) + 3
     return is_same and not is_deeper and not fence[3].strip()
 
 

@@ -103,13 +103,17 @@ class SandboxedProcess:
         self.write(protocol.GO)
         self._expect(protocol.LOADED)
 
-    def answer(self, call: Call) -> bytes:
-        """Send the inputs of a call and return the answer: exactly as many bytes as the call says, and not one more."""
+    def answer(self, call: Call, is_last: bool = True) -> bytes:
+        """Send the inputs of a call and return the answer: exactly as many bytes as the call says, and not one more.
+
+        is_last: no call follows, so that the process may be put behind all others.
+        """
         self.send_inputs(call)
         self._expect(protocol.ANSWER)
         answer = self.read(call.answer_bytes)
-        with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
-            os.setpriority(os.PRIO_PROCESS, self.pid, _LOWEST_PRIORITY)
+        if is_last:
+            with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
+                os.setpriority(os.PRIO_PROCESS, self.pid, _LOWEST_PRIORITY)
         self.cpu_seconds = self.clock() - self.clock_at_load
         os.set_blocking(self.from_process, False)
         with suppress(BlockingIOError):

@@ -64,8 +64,8 @@ class Worker:
             try:
                 process.compile(program)
                 process.load()
-                for call in calls:
-                    answer = process.answer(call)
+                for number, call in enumerate(calls, 1):
+                    answer = process.answer(call, is_last=number == len(calls))
                     outcomes.append(Outcome(answer, process.cpu_seconds, Status.ANSWERED))
             except NoAnswer as failure:
                 outcomes.append(failure.outcome())
@@ -179,6 +179,7 @@ class Sandbox:
         try:
             results = self._pool.map(with_worker, items)
         except RuntimeError as error:  # "can't start new thread"
+            self._make_threads()  # the old ones' queue holds the first item
             raise UserError(f"The sandbox cannot work here: {error}{limit_on_memory()}.") from error
         return list(results)
 

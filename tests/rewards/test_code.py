@@ -40,6 +40,8 @@ FOUND = {
     "a list": "1. Write:\n\n" + indented(block(MATMUL)),
     "a variable": block(OTHER) + block("matmul = lambda A, B: A\n"),
     "a fence inside a longer one": block(MATMUL, "~~~~"),
+    "output that looks like a definition": block(MATMUL) + block("matmul = 3.2 s\n", info=""),
+    "a closing fence that stands deeper": f"1. Here:\n```python\n{MATMUL}  ```\n",
 }
 
 

@@ -152,7 +152,7 @@ def test_data_classes(module):
             self.tags.append(self.rows)
 
     @module.dataclass(frozen=True)
-    class Named(Shape if module is None else object):
+    class Named:
         name: str
         shape: Shape
 
@@ -182,6 +182,46 @@ def test_a_bytearray_is_written_to_and_read():
     mask = BUILTINS["bytearray"](4)
     mask[1] = 7
     assert list(mask) == [0, 7, 0, 0] and memoryview(BUILTINS["bytearray"](16)).cast("d", (1, 2)).tolist() == [[0, 0]]
+
+
+def test_copies():
+    """Nothing is asked how it is to be made again, and a memory of the program's own is not taken."""
+    copy, deepcopy = MODULES["copy"].copy, MODULES["copy"].deepcopy
+    rows = [[1, (2, [3])], {"a": {4}}]
+    made = deepcopy(rows)
+    assert made == rows and made[0] is not rows[0] and made[0][1][1] is not rows[0][1][1] and copy(rows)[0] is rows[0]
+    shared = [0]
+    first, second = deepcopy([shared, shared])
+    assert first is second and first is not shared
+    thing = stand_ins.SimpleNamespace(rows=rows)
+    assert deepcopy(thing) == thing and deepcopy(thing).rows is not rows and copy(thing).rows is rows
+    assert deepcopy(len) is len and deepcopy(3) == 3
+    with pytest.raises(TypeError):
+        deepcopy(rows, {})
+    for name in ("__reduce_ex__", "__data_fields__"):
+        with pytest.raises(AttributeError):
+            stand_ins.SimpleNamespace(**{name: 1})
+
+
+#: Functions of the library, written in Python, that programs are offered as they are. Each was read for what it does to
+#: objects of the program: none reads or sets an attribute whose name the program chooses.
+READ = {
+    "bisect": set(),
+    "collections": {"namedtuple"},
+    "contextlib": {"contextmanager"},
+    "enum": {"unique"},
+    "functools": {"cache", "lru_cache", "total_ordering"},
+    "heapq": {"merge", "nlargest", "nsmallest"},
+    "typing": {"NamedTuple"},
+}
+
+
+def test_every_function_of_the_library_was_read():
+    for module, names in NAMES.items():
+        things = {name: getattr(MODULES[module], name) for name in names}
+        functions = {name for name, thing in things.items() if isinstance(thing, types.FunctionType)}
+        theirs = {name for name in functions if not things[name].__module__.startswith("helpers.sandbox.inside")}
+        assert theirs <= READ.get(module, set()), (module, theirs)
 
 
 def test_there_is_no_inner_product_in_c():

@@ -56,7 +56,8 @@ def test_a_script_answers_with_what_it_prints(scripts, policy, source, text, exp
     [
         (ENDLESS, Status.OUT_OF_TIME, "it ran out of time"),
         ("import os\nos.fork()", Status.CHEAT, "importing os is not allowed"),
-        ("import sys\nsys.modules", Status.NOT_ALLOWED, "the attribute modules is not allowed"),
+        ("import sys\nsys.modules", Status.CHEAT, "modules is not allowed: it reaches into the interpreter"),
+        ("import sys\nsys.platform", Status.NOT_ALLOWED, "the attribute platform is not allowed"),
         ("import random\nrandom.random()", Status.NOT_ALLOWED, "importing random is not allowed"),
         ("open('x')", Status.CHEAT, "the name open is not allowed"),
         ("print.__self__", Status.CHEAT, "the name __self__ is not allowed"),

@@ -21,5 +21,8 @@ CHEATS = {
         ("breakpoint", "globals", "locals", "open", "__import__", "__builtins__"),
         "the name {} is not allowed: it reaches beyond the program",
     ),
+    **dict.fromkeys(
+        ("_getframe", "modules", "settrace", "setprofile"), "{} is not allowed: it reaches into the interpreter"
+    ),
     "sumprod": "math.sumprod is the inner product in C",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from operator import ge, gt, le, lt
 from typing import NamedTuple
 
 _MISSING = object()
-_FIELDS = "__data_fields__"  # a program cannot write that name
+_FIELDS: dict[type, dict] = {}  # data class -> {name: what is said of the field}
 
 
 class FrozenInstanceError(AttributeError):
@@ -41,7 +41,7 @@ def dataclass(cls=None, /, *, init=True, repr=True, eq=True, order=False, frozen
     if cls is None:
         return partial(dataclass, init=init, repr=repr, eq=eq, order=order, frozen=frozen, kw_only=kw_only)
     described = _fields_of_bases(cls) | _own_fields(cls, kw_only)
-    setattr(cls, _FIELDS, described)
+    _FIELDS[cls] = described
     methods = {}
     if init:
         methods["__init__"] = _init
@@ -63,27 +63,40 @@ def dataclass(cls=None, /, *, init=True, repr=True, eq=True, order=False, frozen
 
 def fields(value):
     """Return what is said of each field of a class or an instance."""
-    return tuple(getattr(value, _FIELDS).values())
+    return tuple(_described(value).values())
 
 
 def astuple(value):
     """Return the values of the fields; those of fields that are data classes, too, as tuples."""
-    return tuple(_as_tuple(getattr(value, name)) for name in getattr(value, _FIELDS))
+    return tuple(_as_tuple(getattr(value, name)) for name in _described(value))
 
 
 def asdict(value):
     """Return {field: value}; those of fields that are data classes, too, as dictionaries."""
-    return {name: _as_dict(getattr(value, name)) for name in getattr(value, _FIELDS)}
+    return {name: _as_dict(getattr(value, name)) for name in _described(value)}
 
 
 def replace(value, /, **changes):
     """Return a copy in which some fields have other values."""
-    known = {name: getattr(value, name) for name, about in getattr(value, _FIELDS).items() if about.init}
+    known = {name: getattr(value, name) for name, about in _described(value).items() if about.init}
     return type(value)(**known | changes)
 
 
+def _described(value):
+    """{name: what is said of the field} of a data class or an instance of one. Raises TypeError for anything else."""
+    cls = value if isinstance(value, type) else type(value)
+    for base in cls.__mro__:
+        if base in _FIELDS:
+            return _FIELDS[base]
+    raise TypeError("not a data class or an instance of one")
+
+
+def _is_data(value):
+    return any(base in _FIELDS for base in type(value).__mro__)
+
+
 def _as_tuple(value):
-    if hasattr(type(value), _FIELDS):
+    if _is_data(value):
         return astuple(value)
     if type(value) in (list, tuple):
         return type(value)(map(_as_tuple, value))
@@ -91,7 +104,7 @@ def _as_tuple(value):
 
 
 def _as_dict(value):
-    if hasattr(type(value), _FIELDS):
+    if _is_data(value):
         return asdict(value)
     if type(value) in (list, tuple):
         return type(value)(map(_as_dict, value))
@@ -101,7 +114,7 @@ def _as_dict(value):
 def _fields_of_bases(cls):
     described = {}
     for base in reversed(cls.__mro__[1:]):
-        described |= vars(base).get(_FIELDS, {})
+        described |= _FIELDS.get(base, {})
     return described
 
 
@@ -130,7 +143,7 @@ def _is_class_variable(annotation):
 
 
 def _init(self, *values, **named):
-    described = getattr(self, _FIELDS)
+    described = _described(self)
     positional = [name for name, about in described.items() if about.init and not about.kw_only]
     if len(values) > len(positional):
         raise TypeError(f"__init__() takes {len(positional)} arguments but {len(values)} were given")
@@ -157,11 +170,11 @@ def _init(self, *values, **named):
 
 def _compared(value):
     """The values of the fields that take part in comparisons."""
-    return tuple(getattr(value, name) for name, about in getattr(value, _FIELDS).items() if about.compare)
+    return tuple(getattr(value, name) for name, about in _described(value).items() if about.compare)
 
 
 def _repr(self):
-    shown = [name for name, about in getattr(self, _FIELDS).items() if about.repr]
+    shown = [name for name, about in _described(self).items() if about.repr]
     values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
     return f"{type(self).__qualname__}({values})"
 

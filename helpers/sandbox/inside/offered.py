@@ -20,7 +20,6 @@ import builtins
 import collections
 import collections.abc
 import contextlib
-import copy
 import enum
 import functools
 import heapq
@@ -59,16 +58,20 @@ _TYPING = {
     "Deque": collections.deque,
     "Dict": dict,
     "FrozenSet": frozenset,
+    "Generic": Hint("Generic", bases=(stand_ins.Generic,)),
     "List": list,
     "NamedTuple": typing.NamedTuple,
     "NewType": lambda name, kind: identity,
+    "Optional": stand_ins.UnionHint("Optional"),
     "OrderedDict": stand_ins.OrderedDict,
+    "Protocol": Hint("Protocol", bases=(stand_ins.Generic,)),
     "Set": set,
     "TYPE_CHECKING": False,
     "Text": str,
     "Tuple": tuple,
     "Type": Type,
     "TypedDict": stand_ins.TypedDictHint("TypedDict", bases=(stand_ins.TypedDict,)),
+    "Union": stand_ins.UnionHint("Union"),
     "cast": lambda kind, value: value,
     **dict.fromkeys(("final", "no_type_check", "overload", "override", "runtime_checkable"), identity),
 }
@@ -85,7 +88,7 @@ _MODULES = {
     },
     "collections.abc": _ABSTRACT,
     "contextlib": _chosen(contextlib, "ExitStack closing contextmanager nullcontext suppress"),
-    "copy": _chosen(copy, "copy deepcopy"),
+    "copy": _chosen(stand_ins, "copy deepcopy"),
     "dataclasses": _chosen(data_class, "FrozenInstanceError asdict astuple dataclass field fields replace"),
     "enum": {"Enum": stand_ins.Enum, "IntEnum": stand_ins.IntEnum, "auto": enum.auto, "unique": enum.unique},
     "functools": {
@@ -116,7 +119,7 @@ _MODULES = {
         "stderr": Silent(),
         "stdout": Silent(),
     },
-    "types": {"SimpleNamespace": types.SimpleNamespace},
+    "types": {"SimpleNamespace": stand_ins.SimpleNamespace},
     "typing": _TYPING,
     "warnings": dict.fromkeys(("filterwarnings", "simplefilter", "warn"), Silent().write),
 }
@@ -219,6 +222,7 @@ BUILTINS = {
     "type": Type,
     "__build_class__": stand_ins.build_class,
     "__format_of__": format_of,
+    "__hint__": Hint("type parameter"),
     "__type__": Type,
 }
 

@@ -57,6 +57,9 @@ def check_policy(tree: ast.Module, supplied: Collection[str] = ()) -> None:
         raise Refused("the program is too long")
     names = _own_names(nodes) | set(supplied)
     attributes = _own_attributes(nodes) - MACHINERY
+    nested = {part for part in nodes if type(part).__name__ == "TypeAlias"} - set(tree.body)
+    if nested:
+        raise Refused("a type alias inside a function is not allowed")
     faults = [fault for node in nodes for fault in _faults(node, names, attributes)]
     # A program that is both is a cheat, wherever it stands.
     for fault in sorted(faults, key=lambda fault: not isinstance(fault, Cheat)):
@@ -130,7 +133,7 @@ def _faults(node, names, attributes):
     elif isinstance(node, ast.Attribute):
         yield from _attribute_faults(node, attributes)
     elif isinstance(node, ast.MatchClass):
-        unknown = [name for name in node.kwd_attrs if name not in _READABLE_ATTRIBUTES and name not in attributes]
+        unknown = [name for name in node.kwd_attrs if name not in ATTRIBUTES and name not in attributes]
         yield from (_fault(name, f"the attribute {name} is not allowed") for name in unknown)
     elif isinstance(node, ast.Name) and node.id == "__name__" and not isinstance(node.ctx, ast.Load):
         yield Refused("a program cannot say under which name it runs")

@@ -201,9 +201,10 @@ def global_names(node: ast.AST) -> set[str]:
         around = [*getattr(node, "decorator_list", ()), *_defaults_and_annotations(node)]
         return _global_names_of(around) | (_global_names_of(body) - _local_names(node, body))
     if isinstance(node, _COMPREHENSIONS):
+        first = node.generators[0]
         targets = {name for part in node.generators for name in bound_names(part.target)}
-        outside = global_names(node.generators[0].iter)
-        return outside | (_global_names_of(ast.iter_child_nodes(node)) - targets)
+        inside = [child for child in ast.iter_child_nodes(node) if child is not first]
+        return global_names(first.iter) | (_global_names_of([*inside, *first.ifs]) - targets)
     return _global_names_of(ast.iter_child_nodes(node))
 
 
@@ -238,6 +239,27 @@ def _local_names(function, body):
             if isinstance(node, ast.Global):
                 declared_global |= set(node.names)
     return names - declared_global
+
+
+def replace_type_parameters(tree: ast.Module) -> None:
+    """Make plain names of type parameters and of type aliases, which Python 3.12 makes live objects of `typing` of."""
+    names = set()
+    for node in ast.walk(tree):
+        for parameter in getattr(node, "type_params", ()):
+            names.add(parameter.name)
+        if hasattr(node, "type_params"):
+            node.type_params = []
+    assigned = [_hint(ast.Name(name, ast.Store())) for name in sorted(names)]
+    body = [_hint(part.name) if type(part).__name__ == "TypeAlias" else part for part in tree.body]
+    # The imports of __future__ and the docstring come first.
+    first = next((n for n, part in enumerate(body) if not isinstance(part, (ast.ImportFrom, ast.Expr))), len(body))
+    tree.body = body[:first] + assigned + body[first:]
+
+
+def _hint(name):
+    """An assignment of a type hint to a name."""
+    statement = ast.Assign([name], ast.Name("__hint__", ast.Load()), lineno=1, col_offset=0)
+    return ast.fix_missing_locations(statement)
 
 
 def rewrite_attributes(tree: ast.Module) -> None:

@@ -72,6 +72,23 @@ class Hint(Fixed):
         return issubclass(kind, self.kinds)
 
 
+class UnionHint(Hint):
+    """In place of `Union` and `Optional`: with classes in its brackets, it knows their instances."""
+
+    __slots__ = ()
+
+    def __getitem__(self, kinds):
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        return Hint(self.meaning, kinds=tuple(kind for kind in kinds if isinstance(kind, type)))
+
+
+class Generic:
+    """What a class gets that names `Generic` or `Protocol` as its base."""
+
+    def __class_getitem__(cls, _):
+        return cls
+
+
 class CallableHint(Hint):
     """In place of `Callable`, which looks at the types in its brackets."""
 
@@ -98,13 +115,13 @@ class TypedDictHint(Hint):
 
 
 class ClassOf(type):
-    """The metaclass of `Type`. Calling `Type` gives the class of one value, and never a metaclass."""
+    """The metaclass of `Type`. Calling `Type` gives the class of one value, and no metaclass or class that is fixed."""
 
     def __call__(cls, *arguments):
         if len(arguments) != 1:
             raise TypeError("type() takes one argument here")
         kind = type(arguments[0])
-        return Type if issubclass(kind, type) else kind
+        return Type if issubclass(kind, (type, Fixed)) else kind
 
     def __instancecheck__(cls, value):
         return isinstance(value, type)
@@ -246,9 +263,73 @@ def _call_until(function, sentinel):
         yield value
 
 
-def bytearray(*content):
+class bytearray(array.array):
     """In place of `bytearray`: an array of bytes, which calls nothing back while it is written to."""
-    return array.array("B", bytes(*content))
+
+    def __new__(cls, *content):
+        return super().__new__(cls, "B", bytes(*content))
+
+    def __init__(self, *content):
+        """Accept what made the array."""
+
+
+class SimpleNamespace:
+    """In place of `types.SimpleNamespace`, whose attributes may have any name."""
+
+    def __init__(self, **names):
+        for name, value in names.items():
+            if name.startswith("__"):
+                raise AttributeError("this attribute is not allowed")
+            object.__setattr__(self, name, value)
+
+    def __repr__(self):
+        return f"namespace({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other):
+        return type(other) is SimpleNamespace and vars(self) == vars(other)
+
+
+def copy(value):
+    """In place of `copy.copy`, which asks an object by which function it is to be made again."""
+    own_way = getattr(type(value), "__copy__", None)
+    if own_way is not None:
+        return own_way(value)
+    if type(value) in (list, dict, set):
+        return type(value)(value)
+    return _copy_of_instance(value, lambda attribute: attribute)
+
+
+def deepcopy(value):
+    """In place of `copy.deepcopy`."""
+    return _deep_copy(value, {})
+
+
+def _deep_copy(value, known):
+    """known: {id: (value, copy)} of what has been copied, so that one thing has one copy."""
+    if id(value) in known:
+        return known[id(value)][1]
+    own_way = getattr(type(value), "__deepcopy__", None)
+    if own_way is not None:
+        made = own_way(value, {})
+    elif type(value) is dict:
+        made = {_deep_copy(key, known): _deep_copy(item, known) for key, item in value.items()}
+    elif type(value) in (list, tuple, set, frozenset):
+        made = type(value)([_deep_copy(item, known) for item in value])
+    else:
+        made = _copy_of_instance(value, lambda attribute: _deep_copy(attribute, known))
+    known[id(value)] = value, made
+    return made
+
+
+def _copy_of_instance(value, copy_attribute):
+    """A copy of an instance of a plain class; anything else is its own copy."""
+    kind = type(value)
+    if kind.__new__ is not object.__new__ or not hasattr(value, "__dict__"):
+        return value
+    made = object.__new__(kind)
+    for name, attribute in vars(value).items():
+        object.__setattr__(made, name, copy_attribute(attribute))
+    return made
 
 
 def set_recursion_limit(frames):

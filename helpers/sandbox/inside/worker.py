@@ -23,7 +23,7 @@ from .inner_products import take_out_inner_products
 from .lockdown import lock_down, this_filter
 from .offered import scope_for_program
 from .policy import MAX_SOURCE, Cheat, Refused, check_policy
-from .prepare import rewrite_attributes, take_out_unused
+from .prepare import replace_type_parameters, rewrite_attributes, take_out_unused
 
 
 def load_driver(path: str) -> types.ModuleType:
@@ -43,6 +43,7 @@ def compiled(source: str, policy: bool, driver: types.ModuleType) -> types.CodeT
     if policy:
         take_out_unused(tree, driver.FUNCTION)
         check_policy(tree, driver.SUPPLIED)
+        replace_type_parameters(tree)
         rewrite_attributes(tree)
     return compile(tree, "program", "exec")
 
@@ -55,7 +56,7 @@ def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callab
     is_script = driver.FUNCTION is None
     name = "__main__" if is_script else "program"
     scope = scope_for_program(name) if policy else {"__builtins__": builtins, "__name__": name}
-    sys.modules[name] = types.ModuleType(name)  # `dataclass` looks up the module of a class
+    sys.modules[name] = types.ModuleType(name)  # the library's `dataclass` looks up the module of a class
     if is_script:
 
         def run(supplied: dict) -> None:
@@ -91,7 +92,10 @@ def _write(data):
 
 def _fail(status, error):
     """Report why there is no answer, and exit."""
-    text = str(error)
+    try:
+        text = str(error)
+    except BaseException:  # a method of the program's
+        text = ""
     is_sentence = text and type(error) in (Cheat, Refused, ValueError, OSError)
     if not is_sentence:
         text = f"{type(error).__name__}: {text}".strip(": ")

@@ -23,7 +23,7 @@ CANARIES = {
     "an endless loop": "def matmul(A, B):\n    while True: pass",
     **{name: _PROGRAM.format(act=act) for name, act in _ACTS.items()},
     "NaN": "def matmul(A, B):\n    return [[float('nan')] * len(B[0]) for _ in A]",
-    "a forged answer": "import os\nos.write(1, b'RO' + bytes(800))\n" + _PROGRAM.format(act="pass"),
+    "a forged answer": "import os\nos.write(1, b'ROP' + bytes(800))\n" + _PROGRAM.format(act="pass"),
     "more than an answer": _PROGRAM.format(act="import os; os.write(1, b'O' + bytes(8))"),
 }
 #: name -> a program for the first

@@ -82,25 +82,22 @@ def _rounding(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def draw_large(rng: np.random.Generator, sizes: Sizes) -> Matrices:
     """Draw `(a, b)`: real numbers near a million, some of them zeros."""
     n, k, m = sizes
-    return _draw_large_numbers(rng, (n, k)), _draw_large_numbers(rng, (k, m))
-
-
-def _draw_large_numbers(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    is_kept = rng.random(shape) >= ZEROS
-    return 1e6 * rng.standard_normal(shape) * is_kept
+    return _draw_scaled(rng, (n, k), 1e6), _draw_scaled(rng, (k, m), 1e6)
 
 
 def draw_heldout(rng: np.random.Generator, sizes: Sizes) -> Matrices:
-    """Draw `(a, b)` as no judged call has them: magnitudes from 1e-6 to 1e6, zeros in between."""
+    """Draw `(a, b)` as no judged call has them: of one magnitude from 1e-6 to 1e6, zeros in between.
+
+    The magnitude is that of all entries, since the error of Strassen's method is relative to the largest of them.
+    """
     n, k, m = sizes
-    return _draw_of_unlike_size(rng, (n, k)), _draw_of_unlike_size(rng, (k, m))
+    magnitude = 10.0 ** rng.integers(-6, 7)
+    return _draw_scaled(rng, (n, k), magnitude), _draw_scaled(rng, (k, m), magnitude)
 
 
-def _draw_of_unlike_size(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    numbers = rng.standard_normal(shape)
-    magnitudes = 10.0 ** rng.integers(-6, 7, shape)
-    is_kept = rng.random(shape) < 0.9
-    return numbers * magnitudes * is_kept
+def _draw_scaled(rng: np.random.Generator, shape: tuple[int, int], magnitude: float) -> np.ndarray:
+    is_kept = rng.random(shape) >= ZEROS
+    return magnitude * rng.standard_normal(shape) * is_kept
 
 
 def is_exact_product(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:

@@ -151,7 +151,7 @@ class MatmulTask(Task):
     ) -> list[float | None]:
         """Test the fastest correct programs of a batch on inputs that no reward uses: 1 or 0, None for the others.
 
-        This is a check and no reward. It asks for other sizes and for numbers of very different magnitudes, and its
+        This is a check and no reward. It asks for other sizes and for numbers of other magnitudes, and its
         reference is exact and shares nothing with the judge's. It finds a model that learnt the test and not the task.
         A program that several completions have in common is tested, and counted, once.
         """

@@ -16,10 +16,10 @@ class Verdict:
     """The result of judging a program. Later fields are false or 0 where an earlier one fails.
 
     judged: the sandbox itself worked. parsed: it is Python. pure: it is no cheat by the policy, and the system did not
-    have to stop it. allowed: it is pure, and needs nothing that the policy does not offer. ran: none of the calls made
-    raised or ran out of time. correct: every call returned the product and left the arguments alone. speedup: CPU time
-    of the baseline over its own. cpu_seconds: its own, near 64 x 64 x 64. reason: one sentence fit to be shown, empty
-    if correct. level: of the sandbox.
+    have to stop it. allowed: it is pure, and needs nothing that the policy does not offer. ran: no call up to the first
+    wrong answer, nor one with the sizes in another order, raised or ran out of time. correct: every call returned the
+    product and left the arguments alone. speedup: CPU time of the baseline over its own. cpu_seconds: its own, near
+    64 x 64 x 64. reason: one sentence fit to be shown, empty if correct. level: of the sandbox.
     """
 
     judged: bool = True
