@@ -33,6 +33,7 @@ ROUNDABOUT = {
     "inner names of an enumeration": "class C:\n    _create_ = 1\n  C._create_",
     "registered subclass": "class C:\n    register = 1\n  C.register",
     "pattern": "match A:\n    case C(gi_frame=x): pass",
+    "format in a pattern": "match '{0.x}':\n    case str(format=f): f(A)",
     "own module name": "__name__ = '__main__'",
     "write of an array": "class C:\n    tofile = 1\n  A.tofile(1)",
     "stand-in by its name": "__type__(A)",
