@@ -48,7 +48,8 @@ def _constants(module):
     return {name: value for name, value in _public(module).items() if isinstance(value, str)}
 
 
-_ABSTRACT = {**_public(collections.abc), "Callable": stand_ins.CallableHint("Callable")}
+_ABSTRACT = {name: thing for name, thing in _public(collections.abc).items() if isinstance(thing, type)}
+_ABSTRACT["Callable"] = stand_ins.CallableHint("Callable")
 #: What `typing` offers stands for nothing, except for these.
 _TYPING = {
     **{name: Hint(name) for name in typing.__all__ if name[0].isupper() and name != "ForwardRef"},
