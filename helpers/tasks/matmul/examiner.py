@@ -6,7 +6,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from helpers.sandbox import Call, Limits, Outcome, Program, Worker
+from helpers.sandbox import Call, Outcome, Program, Worker
 from helpers.tasks.matmul.contracts import CONTRACTS, Contract
 from helpers.tasks.matmul.encoding import DRIVER, Changed, answer_bytes, decode_product, encode_inputs
 from helpers.tasks.matmul.products import (
@@ -23,7 +23,6 @@ from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedM
 from helpers.tasks.matmul.trial import Trial
 
 LONG = 57  # of one side of small calls; methods that pad to a power of two make 64 of it
-CHECK_LIMITS = Limits(cpu_seconds=2.0)  # of all small calls together
 LARGE_NUMBERS_SIZES = (12, 13, 11)  # of the small call with large real numbers
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
@@ -198,7 +197,7 @@ class Examiner:
         Raises CallFailed at a question without an answer, and Changed.
         """
         calls = [question.call(contract, look_for_changes=True) for question in questions]
-        outcomes = self.worker.run_calls(DRIVER, program, calls, CHECK_LIMITS)
+        outcomes = self.worker.run_calls(DRIVER, program, calls)
         for question, outcome in zip(questions, outcomes):
             if not outcome.answered:
                 raise CallFailed(outcome)
