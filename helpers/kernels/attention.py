@@ -124,6 +124,42 @@ def _eager(q, k, v, sinks, mask, scale, return_lse):
     return output, lse
 
 
+def decode_attention(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """Attention of one query a row over a cache whose place 0 is the sink's.
+
+    Args:
+        q: [B, Hkv, G, D], the G query heads of a key head next to each other.
+        keys, values: [B, Hkv, K, D]; place 0 holds zeros.
+        bias: fp32 [B, Hkv, G, K], added to the scores: the sink at place 0, 0 where a key is visible, else -inf.
+        scale: factor on the scores.
+
+    Returns: [B, Hkv, G, D] in q's dtype. A key of zeros has the score 0, so the bias alone is the sink's logit; its
+    value of zeros adds nothing. No gradient.
+    """
+    batch, key_heads, group, dim = q.shape
+    queries = q.flatten(0, 1)  # [B * Hkv, G, D]
+    keys = keys.flatten(0, 1)  # [B * Hkv, K, D]
+    values = values.flatten(0, 1)
+    bias = bias.flatten(0, 1)
+    if q.dtype in WIDE:
+        scores = torch.baddbmm(bias, queries, keys.mT, alpha=scale)
+    else:
+        scores = _wide_products(queries, keys.mT) * scale + bias
+    weights = scores.softmax(-1)  # [B * Hkv, G, K]
+    if q.dtype in WIDE:
+        output = torch.bmm(weights, values)
+    else:
+        output = _wide_products(weights.to(values.dtype), values)
+    return output.view(batch, key_heads, group, dim).to(q.dtype)
+
+
+def _wide_products(a: Tensor, b: Tensor) -> Tensor:
+    """16-bit [N, Q, D] @ [N, D, K], summed and returned in fp32."""
+    if a.is_cuda:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
+
+
 def _wide_bmm(a: Tensor, b: Tensor) -> Tensor:
     """a @ b with sums in fp32 (fp64 for fp64), batched over two axes."""
     if a.dtype in WIDE:

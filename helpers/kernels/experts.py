@@ -8,13 +8,17 @@ and each of the two products is x W + bias + scaling * B A x with an adapter, x 
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from helpers.kernels.linear import WIDE, frozen_linear
 from helpers.kernels.mxfp4 import GROUP, quantize, unpack
+
+if TYPE_CHECKING:
+    from helpers.kernels.mxfp4_triton import Workspace
 
 #: Up to so many tokens the packed bytes are multiplied as they are; above, an expert is unpacked first.
 DECODE_TOKENS = 64
@@ -124,9 +128,80 @@ def expert_forward(
     if is_packed_on_gpu and len(hidden) <= DECODE_TOKENS and not _needs_gradient(hidden, weights, *adapters):
         from helpers.kernels import mxfp4_triton
 
-        return mxfp4_triton.decode(hidden, indices, weights, experts, lora)
+        workspace = workspace_for(experts, len(hidden), indices.shape[1])
+        return mxfp4_triton.decode(hidden, indices, weights, experts, lora, workspace)
     scaling = lora.scaling if lora else 0.0
     return _Experts.apply(hidden, weights, indices, experts, scaling, *adapters)
+
+
+def routed_forward(
+    hidden: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    experts: ExpertWeights,
+    lora: ExpertLora | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
+    """`expert_forward` without gradients, for a rollout: the same arguments and result.
+
+    workspace: for packed experts on a GPU, the buffers of `workspace_for`. With it nothing is allocated and the host
+    never waits for the GPU, so the call can be captured in a CUDA graph. Dense fp32 experts are multiplied in one
+    grouped product a matrix; other experts as `expert_forward` does it.
+    """
+    if workspace is not None:
+        from helpers.kernels import mxfp4_triton
+
+        return mxfp4_triton.decode(hidden, indices, weights, experts, lora, workspace)
+    is_dense_fp32 = isinstance(experts.gate_up, Tensor) and experts.gate_up.dtype == torch.float32
+    if is_dense_fp32 and not hidden.is_cuda:
+        return _grouped_forward(hidden, indices, weights, experts, lora)
+    return expert_forward(hidden, indices, weights, experts, lora)
+
+
+def workspace_for(experts: ExpertWeights, tokens: int, top_k: int) -> "Workspace | None":
+    """Allocate the buffers that `routed_forward` takes for so many tokens; None where it takes none."""
+    is_packed_on_gpu = isinstance(experts.gate_up, Packed) and experts.gate_up.blocks.is_cuda
+    if not is_packed_on_gpu or tokens > DECODE_TOKENS:
+        return None
+    from helpers.kernels import mxfp4_triton
+
+    return mxfp4_triton.Workspace.allocate(tokens, top_k, experts)
+
+
+def _grouped_forward(hidden, indices, weights, experts, lora):
+    """The routed experts with the tokens of each next to each other: one grouped product a matrix."""
+    count = len(experts.down_bias)
+    expert_of_pair, pairs = indices.flatten().sort(stable=True)  # [P], P = T * K
+    tokens = pairs // indices.shape[1]
+    numbers = torch.arange(count)
+    ends = torch.searchsorted(expert_of_pair, numbers, right=True).int()  # of each expert's pairs, [E]
+    is_own = expert_of_pair[:, None] == numbers  # [P, E]
+
+    x = hidden[tokens]  # [P, H]
+    wide = F.grouped_mm(x, experts.gate_up, offs=ends)  # [P, 2I]
+    wide += experts.gate_up_bias[expert_of_pair]
+    if lora:
+        _add_low_rank(wide, x, lora.gate_up_A, lora.gate_up_B, is_own, lora.scaling)
+    inside = swiglu(wide, experts.alpha, experts.limit)  # [P, I]
+    out = F.grouped_mm(inside, experts.down, offs=ends)  # [P, H]
+    out += experts.down_bias[expert_of_pair]
+    if lora:
+        _add_low_rank(out, inside, lora.down_A, lora.down_B, is_own, lora.scaling)
+    out *= weights.flatten()[pairs, None]
+    return torch.zeros_like(hidden).index_add_(0, tokens, out)
+
+
+def _add_low_rank(out, x, a, b, is_own, scaling):
+    """Add scaling * B A x to out, with the A [E, r, in] and B [E, out, r] of each row's own expert, in place.
+
+    x: [P, in]. out: [P, out]. is_own: bool [P, E]. The ranks are few, so one product with the A of all experts and one
+    with all B, where the other experts' part is zero, take less time than a product an expert.
+    """
+    rank = a.shape[1]
+    low = x @ a.flatten(0, 1).T  # [P, E * r]
+    low = low.unflatten(1, (-1, rank)) * is_own[:, :, None]  # [P, E, r]
+    all_b = b.transpose(1, 2).flatten(0, 1)  # [E * r, out]
+    out.addmm_(low.flatten(1), all_b, alpha=scaling)
 
 
 def _needs_gradient(*tensors: Tensor) -> bool:

@@ -220,65 +220,99 @@ def launches(hidden: int, inner: int, top_k: int, rank: int, dtype: torch.dtype)
     yield gather_launch(dtype, hidden)
 
 
-def slots(indices: Tensor, count: int, bm: int) -> tuple[Tensor, Tensor]:
+class Workspace(NamedTuple):
+    """Buffers of `decode` for one number of tokens T; P = T * K pairs (token, expert), S slots of up to `bm` pairs.
+
+    inside: between the two products, [P, 2, I / 2], even columns first. outside: fp32 [T, K, H], of each pair.
+    The rest are numbers from 0: of pairs int32 [P, 1], of experts int64 [E], of slots int64 [S], and of the places in a
+    slot int64 [bm].
+    """
+
+    inside: Tensor
+    outside: Tensor
+    pair_numbers: Tensor
+    expert_numbers: Tensor
+    slot_numbers: Tensor
+    place_numbers: Tensor
+
+    @classmethod
+    def allocate(cls, tokens: int, top_k: int, experts: tuple) -> "Workspace":
+        """experts: `helpers.kernels.experts.ExpertWeights`."""
+        device = experts.down_bias.device
+        count, width = experts.down_bias.shape
+        inner = experts.gate_up_bias.shape[1] // 2
+        pairs = tokens * top_k
+        bm = tokens_together(tokens)
+        most_slots = min(pairs, count + pairs // bm)
+        return cls(
+            inside=torch.empty(pairs, 2, inner // 2, dtype=experts.dtype, device=device),
+            outside=torch.empty(tokens, top_k, width, device=device),
+            pair_numbers=torch.arange(pairs, dtype=torch.int32, device=device)[:, None],
+            expert_numbers=torch.arange(count, device=device),
+            slot_numbers=torch.arange(most_slots, device=device),
+            place_numbers=torch.arange(bm, device=device),
+        )
+
+
+def slots(indices: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
     """Sort pairs (token, expert) into slots of up to `bm` pairs of one expert, without a host synchronisation.
 
     indices: int64 [T, K]. Returns `(slot_expert int32 [S], slot_pairs int32 [S, bm])`, -1 where a
     slot or a place in it is empty; S depends on the shapes only.
     """
     flat = indices.flatten()  # [P], P = T * K
-    device = flat.device
+    bm = len(workspace.place_numbers)
+    count = len(workspace.expert_numbers)
     if bm == 1:
-        every_pair = torch.arange(len(flat), dtype=torch.int32, device=device)
-        return flat.int(), every_pair[:, None]
+        return flat.int(), workspace.pair_numbers
 
     # pairs and slots of each expert, [E]
-    sizes = torch.zeros(count, dtype=torch.int64, device=device).scatter_add_(0, flat, torch.ones_like(flat))
+    sizes = (flat[:, None] == workspace.expert_numbers).sum(0)
     needed = (sizes + bm - 1) // bm
     slot_ends = needed.cumsum(0)
     slot_starts = slot_ends - needed
     pair_starts = sizes.cumsum(0) - sizes
 
     # the expert of each slot, [S]; `count` stands for none
-    most_slots = min(len(flat), count + len(flat) // bm)
-    slot = torch.arange(most_slots, device=device)
+    slot = workspace.slot_numbers
     expert = torch.searchsorted(slot_ends, slot, right=True)
     is_used = expert < count
     owner = expert.clamp(max=count - 1)
 
     # which of its expert's pairs stands at each place, [S, bm]
     first = (slot - slot_starts[owner])[:, None] * bm
-    within = first + torch.arange(bm, device=device)
+    within = first + workspace.place_numbers
     is_live = (within < sizes[owner][:, None]) & is_used[:, None]
     place = pair_starts[owner][:, None] + within
     by_expert = flat.argsort(stable=True)
     pairs = by_expert[place.clamp(max=len(flat) - 1)]
 
-    slot_expert = torch.where(is_used, expert, -1).int()
-    slot_pairs = torch.where(is_live, pairs, -1).int()
+    slot_expert = expert.masked_fill(~is_used, -1).int()
+    slot_pairs = pairs.masked_fill(~is_live, -1).int()
     return slot_expert, slot_pairs
 
 
-def decode(hidden: Tensor, indices: Tensor, weights: Tensor, experts: tuple, lora: tuple | None) -> Tensor:
+def decode(
+    hidden: Tensor, indices: Tensor, weights: Tensor, experts: tuple, lora: tuple | None, workspace: Workspace
+) -> Tensor:
     """`helpers.kernels.experts.expert_forward` for a few tokens, without gradients.
 
-    Arguments and result as there; experts: `ExpertWeights`, lora: `ExpertLora` or None.
+    Arguments and result as there; experts: `ExpertWeights`, lora: `ExpertLora` or None. workspace: for as many tokens.
     """
     tokens, width = hidden.shape
     top_k = indices.shape[1]
     inner = experts.gate_up_bias.shape[1] // 2
-    count = len(experts.down_bias)
-    bm = tokens_together(tokens)
+    bm = len(workspace.place_numbers)
     rank = lora.gate_up_A.shape[1] if lora else 0
-    slot_expert, slot_pairs = slots(indices, count, bm)
+    slot_expert, slot_pairs = slots(indices, workspace)
     # z [T, K, r] is the low-rank part between A and B; without an adapter the kernels read neither
-    z = b = hidden.new_empty(1, dtype=torch.float32)
+    z = b = experts.down_bias
 
     if lora:
         z = _low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling)
         b = lora.gate_up_B
     x = hidden.to(experts.dtype).unflatten(-1, (-1, 2)).transpose(1, 2).contiguous()  # even columns first
-    h = torch.empty(tokens * top_k, 2, inner // 2, dtype=experts.dtype, device=hidden.device)  # even columns first
+    h = workspace.inside
     launch = gate_up_launch(bm, rank, experts.dtype, width, inner, top_k)
     grid = (triton.cdiv(inner, launch.constants["BN"]), len(slot_expert))
     launch(
@@ -289,7 +323,7 @@ def decode(hidden: Tensor, indices: Tensor, weights: Tensor, experts: tuple, lor
         in_order = h.transpose(1, 2).reshape(tokens, top_k, inner).float()
         z = _low_rank_of(in_order, lora.down_A, indices, lora.scaling)
         b = lora.down_B
-    y = torch.empty(tokens, top_k, width, dtype=torch.float32, device=hidden.device)
+    y = workspace.outside
     launch = down_launch(bm, rank, experts.dtype, width, inner)
     grid = (triton.cdiv(width, launch.constants["BN"]), len(slot_expert))
     launch(grid, h, *experts.down, experts.down_bias, slot_expert, slot_pairs, z, b, y)

@@ -1,71 +1,153 @@
 """Text out of the model, with the log-probability of every token as the sampler saw it."""
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
-from helpers.rollout.backends import Backend, Drawn
+from torch import nn
+
+from helpers.rollout.backends import Backend, Drawn, Request
+from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.backends.transformers import TransformersBackend
 from helpers.rollout.completion import Completion
 from helpers.rollout.harmony import Harmony
+from helpers.rollout.random_streams import stream_key
 from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import UserError, random_seed
+from helpers.rollout.weights import problem_with
+from helpers.runtime import UserError
+
+BACKENDS = ("auto", "captured", "transformers")
 
 
 class RolloutEngine:
-    """Renders prompts, generates in batches, and parses the completions.
+    """Renders prompts, generates completions, and parses them.
 
     model: a causal LM, adapted or not; its weights are read as they are at each call.
     max_batch_size: completions drawn at once. max_length: prompt and completion together, tokens.
     chat_template_kwargs: passed to the chat template, such as {"reasoning_effort": "low"}.
-    backend: what draws the tokens; default: transformers' `generate`.
+    backend: what draws the tokens: "captured" (the project's own decoding step), "transformers" (its `generate`),
+        "auto" (captured where it can run the model), or an object with the methods of `Backend`.
     """
 
     def __init__(
         self,
-        model,
+        model: nn.Module,
         tokenizer,
         *,
         max_batch_size: int,
         max_length: int,
         chat_template_kwargs: dict | None = None,
-        backend: Backend | None = None,
+        backend: str | Backend = "auto",
     ):
+        for name, value in (("max_batch_size", max_batch_size), ("max_length", max_length)):
+            if not isinstance(value, int) or value < 1:
+                raise UserError(f"{name} must be a whole number from 1 on; got {value!r}.")
         self.harmony = Harmony(tokenizer)
-        self.max_batch_size = max_batch_size
         self.max_length = max_length
         self.chat_template_kwargs = chat_template_kwargs or {}
-        self.backend = backend or TransformersBackend(model, tokenizer, self.harmony.stop_ids)
+        self.backend = _make_backend(backend, model, tokenizer, max_batch_size, max_length)
 
-    def generate(self, prompts: Sequence, params: SamplingParams, num_generations: int = 1) -> list[Completion]:
+    def generate(
+        self,
+        prompts: Sequence,
+        params: SamplingParams,
+        num_generations: int = 1,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> list[Completion]:
         """Return `num_generations` completions of each prompt, those of one prompt next to each other.
 
-        prompts: message lists or strings. The same seed, prompts and weights give the same completions. Raises
-        UserError for a prompt that leaves no room for `params.max_completion_length` tokens.
+        prompts: message lists or strings. on_progress: called with the number of completions that are finished and the
+        number of all, whenever more are. With the captured backend a completion depends on the weights, the seed, its
+        prompt and its number among the completions of that prompt, and on nothing else.
+
+        Raises UserError before anything is drawn for arguments that cannot be served: no prompt, an empty one, one that
+        leaves no room for `params.max_new_tokens` tokens, a stop token that the vocabulary does not have.
         """
-        prompt_ids = [self.harmony.render(prompt, **self.chat_template_kwargs) for prompt in prompts]
-        longest = max(map(len, prompt_ids))
-        if longest + params.max_completion_length > self.max_length:
-            raise UserError(
-                f"A prompt of {longest} tokens and max_completion_length={params.max_completion_length} exceed "
-                f"the engine's max_length={self.max_length}: shorten one or raise the other."
-            )
-        rows = [ids for ids in prompt_ids for _ in range(num_generations)]
+        completions = {}
+        for number, completion in self.stream(prompts, params, num_generations):
+            completions[number] = completion
+            if on_progress is not None:
+                on_progress(len(completions), len(prompts) * num_generations)
+        return [completions[number] for number in range(len(completions))]
+
+    def stream(
+        self, prompts: Sequence, params: SamplingParams, num_generations: int = 1
+    ) -> Iterator[tuple[int, Completion]]:
+        """Yield `(place in the list that generate would return, completion)` as they finish; arguments as there.
+
+        A later call ends an iterator that was not read to its end.
+        """
+        requests = self._requests(prompts, params, num_generations)
+        stop_ids = [*self.harmony.stop_ids, *params.stop_token_ids]
         self.backend.sync()
-        completions = []
-        for start in range(0, len(rows), self.max_batch_size):
-            batch = rows[start : start + self.max_batch_size]
-            drawn = self.backend.generate(batch, params, random_seed("rollout", params.seed, start))
-            completions += [self._completion(*pair) for pair in zip(batch, drawn, strict=True)]
-        return completions
+        return self._completions(requests, params, stop_ids)
+
+    def _completions(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: list[int]
+    ) -> Iterator[tuple[int, Completion]]:
+        for number, drawn in self.backend.generate(requests, params, stop_ids):
+            yield number, self._completion(requests[number].prompt_ids, drawn, stop_ids)
 
     def prompt_length(self, prompt: str | list[dict]) -> int:
         """Return the tokens of a prompt as it will be rendered."""
         return len(self.harmony.render(prompt, **self.chat_template_kwargs))
 
-    def _completion(self, prompt_ids: list[int], drawn: Drawn) -> Completion:
+    def _requests(self, prompts: Sequence, params: SamplingParams, num_generations: int) -> list[Request]:
+        """Check the arguments of `generate`, and turn them into requests."""
+        if isinstance(prompts, str) or not len(prompts):
+            raise UserError("prompts must be a list of at least one prompt: each a string or a list of messages.")
+        if not isinstance(num_generations, int) or num_generations < 1:
+            raise UserError(f"num_generations must be a whole number from 1 on; got {num_generations!r}.")
+        vocabulary = len(self.harmony.tokenizer)
+        for token in params.stop_token_ids:
+            if token >= vocabulary:
+                raise UserError(f"stop_token_ids holds {token}, and the vocabulary ends at {vocabulary - 1}.")
+        requests = []
+        seen = Counter()  # completions of each prompt so far; a prompt that is given twice goes on counting
+        for number, prompt in enumerate(prompts):
+            if _is_empty(prompt):
+                raise UserError(f"Prompt {number} is empty: give it some text.")
+            ids = self.harmony.render(prompt, **self.chat_template_kwargs)
+            if len(ids) + params.max_new_tokens > self.max_length:
+                raise UserError(
+                    f"Prompt {number} of {len(ids)} tokens and max_new_tokens={params.max_new_tokens} exceed the "
+                    f"engine's max_length={self.max_length}: shorten one or raise the other."
+                )
+            for _ in range(num_generations):
+                requests.append(Request(ids, stream_key(params.seed, ids, seen[tuple(ids)])))
+                seen[tuple(ids)] += 1
+        return requests
+
+    def _completion(self, prompt_ids: list[int], drawn: Drawn, stop_ids: Sequence[int]) -> Completion:
         """Cut what was drawn after its first stop token, and parse it."""
         assert len(drawn.token_ids) == len(drawn.logprobs), "a backend gives one log-probability a token"
-        stops = [place for place, token in enumerate(drawn.token_ids) if token in self.harmony.stop_ids]
+        stops = [place for place, token in enumerate(drawn.token_ids) if token in stop_ids]
         length = stops[0] + 1 if stops else len(drawn.token_ids)
         token_ids = drawn.token_ids[:length]
-        text, thinking, finish_reason = self.harmony.parse(token_ids)
-        return Completion(prompt_ids, token_ids, drawn.logprobs[:length], text, thinking, finish_reason)
+        logprobs = drawn.logprobs[:length]
+        if any(math.isnan(logprob) for logprob in logprobs):
+            raise UserError(
+                "The model's logits are not numbers (NaN): look at the adapter, and at the profile's dtype."
+            )
+        text, thinking, _ = self.harmony.parse(token_ids[:-1] if stops else token_ids)
+        return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length")
+
+
+def _is_empty(prompt: str | list[dict]) -> bool:
+    """True for a prompt that asks nothing."""
+    if isinstance(prompt, str):
+        return not prompt.strip()
+    return not any(str(message.get("content") or "").strip() for message in prompt)
+
+
+def _make_backend(backend: str | Backend, model: nn.Module, tokenizer, max_batch_size: int, max_length: int) -> Backend:
+    """Resolve the argument of `RolloutEngine`."""
+    if not isinstance(backend, str):
+        return backend
+    if backend not in BACKENDS:
+        raise UserError(f"backend must be {', '.join(BACKENDS)} or an object; got {backend!r}.")
+    if backend == "auto":
+        backend = "transformers" if problem_with(model) else "captured"
+    if backend == "transformers":
+        return TransformersBackend(model, tokenizer, max_batch_size=max_batch_size)
+    return CapturedBackend(model, max_batch_size=max_batch_size, max_length=max_length)

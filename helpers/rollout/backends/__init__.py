@@ -1,13 +1,20 @@
 """What draws the tokens of a rollout. A new way to generate is a class with the methods of `Backend`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from helpers.rollout.sampling import SamplingParams
 
 
+class Request(NamedTuple):
+    """One completion to draw. key: of its stream of random numbers, see `helpers.rollout.random_streams`."""
+
+    prompt_ids: list[int]
+    key: int
+
+
 class Drawn(NamedTuple):
-    """The tokens drawn for one prompt, and the log-probability of each at the sampling temperature.
+    """The tokens drawn for one request, and the log-probability of each at the sampling temperature.
 
     What follows the first stop token is padding, and may have any log-probability.
     """
@@ -17,13 +24,17 @@ class Drawn(NamedTuple):
 
 
 class Backend(Protocol):
-    """Generates for a batch of prompts that fits in memory at once."""
+    """Draws completions, as many at once as fit in memory."""
 
-    def generate(self, prompt_ids: Sequence[list[int]], params: SamplingParams, seed: int) -> list[Drawn]:
-        """Draw one completion for each prompt. The same arguments and weights give the same tokens.
+    def generate(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
+    ) -> Iterator[tuple[int, Drawn]]:
+        """Draw one completion for each request; yield `(number of the request, what was drawn)` as they finish.
 
-        prompt_ids: a prompt stands there once for each of its completions. Log-probabilities are those of
-        `params.temperature`; of greedy ones (temperature 0) those of temperature 1.
+        requests: those of one prompt stand next to each other; each fits: `len(prompt_ids) + params.max_new_tokens` is
+        at most the engine's max_length. The same arguments and weights give the same tokens. Log-probabilities are
+        those of the whole distribution at `params.temperature`; of greedy tokens (temperature 0) at temperature 1.
+        stop_ids: tokens that end a completion, those of `params` among them.
         """
 
     def sync(self) -> None:

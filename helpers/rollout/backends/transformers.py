@@ -1,32 +1,47 @@
-"""Rollouts with transformers' `generate` and a growing cache."""
+"""Rollouts with transformers' `generate` and a growing cache: the plain alternative, and the reference for tests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
+from torch import nn
 from transformers import LogitsProcessor
 
-from helpers.rollout.backends import Drawn
+from helpers.rollout.backends import Drawn, Request
 from helpers.rollout.sampling import SamplingParams
+from helpers.runtime import random_seed
 
 
 class TransformersBackend:
-    """Draws with `model.generate`; the model's weights are read as they are at each call.
+    """Draws with `model.generate`, batch after batch; the model's weights are read as they are at each call.
 
-    model: a causal LM, adapted or not. stop_ids: the tokens that end a completion.
+    model: a causal LM, adapted or not. max_batch_size: completions drawn at once. A completion depends on the others of
+    its batch: they share one stream of random numbers.
     """
 
-    def __init__(self, model, tokenizer, stop_ids: Sequence[int]):
+    def __init__(self, model: nn.Module, tokenizer, *, max_batch_size: int):
         self.model = model
         self.tokenizer = tokenizer
-        self.stop_ids = list(stop_ids)
+        self.max_batch_size = max_batch_size
 
     def sync(self) -> None:
         """Do nothing: the trainer's own tensors are read."""
 
+    def generate(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
+    ) -> Iterator[tuple[int, Drawn]]:
+        """Draw one completion for each request, as `Backend` says."""
+        for start in range(0, len(requests), self.max_batch_size):
+            batch = requests[start : start + self.max_batch_size]
+            drawn = self._generate_batch(batch, params, stop_ids)
+            yield from enumerate(drawn, start)
+
     @torch.inference_mode()
-    def generate(self, prompt_ids: Sequence[list[int]], params: SamplingParams, seed: int) -> list[Drawn]:
-        """Draw one completion for each prompt."""
+    def _generate_batch(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
+    ) -> list[Drawn]:
         device = self.model.device
+        prompt_ids = [request.prompt_ids for request in requests]
+        seed = random_seed("batch", *(request.key for request in requests))
         inputs = self.tokenizer.pad({"input_ids": prompt_ids}, padding_side="left", return_tensors="pt").to(device)
         recorder = _LogprobRecorder(params.temperature)
         was_training = self.model.training
@@ -36,9 +51,9 @@ class TransformersBackend:
                 torch.manual_seed(seed)
                 sequences = self.model.generate(  # [B, prompt + T]
                     **inputs,
-                    **_choice(params.temperature),
-                    max_new_tokens=params.max_completion_length,
-                    eos_token_id=self.stop_ids,
+                    **_choice(params),
+                    max_new_tokens=params.max_new_tokens,
+                    eos_token_id=list(stop_ids),
                     pad_token_id=self.tokenizer.pad_token_id,
                     logits_processor=[recorder],
                 )
@@ -50,11 +65,17 @@ class TransformersBackend:
         return [Drawn(*row) for row in zip(drawn.tolist(), logprobs.tolist())]
 
 
-def _choice(temperature: float) -> dict:
-    """Return arguments of `generate` that leave the distribution untrimmed: `_LogprobRecorder` applies temperature."""
-    if temperature == 0:
+def _choice(params: SamplingParams) -> dict:
+    """Return arguments of `generate` for the way to draw; `_LogprobRecorder` applies the temperature before."""
+    if params.temperature == 0:
         return {"do_sample": False}
-    return {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0}
+    return {
+        "do_sample": True,
+        "temperature": 1.0,
+        "top_p": params.top_p,
+        "top_k": params.top_k,
+        "min_p": params.min_p or None,
+    }
 
 
 class _LogprobRecorder(LogitsProcessor):

@@ -1,0 +1,87 @@
+"""Keys and values of a rollout, in buffers that are allocated once and never move.
+
+Each layer has one buffer for keys and one for values, [rows, Hkv, places, D]. Place 0 is the sink's: a key and a value
+of zeros, whose score is the bias alone (see `helpers.kernels.attention.decode_attention`). In a layer with full
+attention, position p lies at place 1 + p. A sliding layer is a ring: position p lies at place 1 + p mod window, so that
+after position `pos` was written, place 1 + j holds position pos - (pos - j) mod window. In both, what a query at `pos`
+may see lies at the places 1 + j with j <= pos.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import GptOssConfig
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """The buffers of one layer.
+
+    keys, values: [rows, Hkv, 1 + capacity, D]. window: of a sliding layer, None for full attention.
+    """
+
+    keys: Tensor
+    values: Tensor
+    window: int | None
+
+    @property
+    def capacity(self) -> int:
+        """Positions that a row holds."""
+        return self.keys.shape[2] - 1
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Where positions lie; int64 of any shape."""
+        return 1 + (positions % self.window if self.window else positions)
+
+    def places_of(self, positions: range) -> slice | list[int]:
+        """Where consecutive positions lie: a slice where they are in one piece."""
+        if not positions:
+            return slice(0, 0)
+        lap = positions.start // self.window if self.window else 0
+        if self.window and (positions.stop - 1) // self.window != lap:
+            return [1 + position % self.window for position in positions]
+        begin = 1 + positions.start - lap * (self.window or 0)
+        return slice(begin, begin + len(positions))
+
+    def filled(self, length: int) -> int:
+        """Places to look at when no position is beyond `length` - 1, the sink's among them."""
+        return 1 + min(length, self.capacity)
+
+
+class RolloutCache:
+    """The cache of every layer.
+
+    rows: sequences that are decoded together. There is one more, `prompt_row`, for a prompt whose other completions
+    start later. length: the most tokens of a row.
+    """
+
+    def __init__(self, config: GptOssConfig, rows: int, length: int, dtype: torch.dtype, device: torch.device):
+        self.rows = rows
+        self.prompt_row = rows
+        self.length = length
+        self.layers = []
+        for kind in config.layer_types:
+            window = config.sliding_window if kind == "sliding_attention" else None
+            capacity = min(window, length) if window else length
+            shape = (rows + 1, config.num_key_value_heads, 1 + capacity, config.head_dim)
+            keys = torch.zeros(shape, dtype=dtype, device=device)
+            values = torch.zeros(shape, dtype=dtype, device=device)
+            self.layers.append(LayerCache(keys, values, capacity if window else None))
+
+    def copy_row(self, source: int, targets: list[int], length: int) -> None:
+        """Copy the first `length` positions of a row to other rows."""
+        for layer in self.layers:
+            places = layer.filled(length)
+            for buffer in (layer.keys, layer.values):
+                for target in targets:
+                    buffer[target, :, :places].copy_(buffer[source, :, :places])
+
+    def buffers(self) -> list[Tensor]:
+        """Keys and values of every layer."""
+        return [buffer for layer in self.layers for buffer in (layer.keys, layer.values)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.nbytes for buffer in self.buffers())
