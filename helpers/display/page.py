@@ -135,7 +135,11 @@ def _duration(seconds):
 
 
 def _progress(state):
-    return f"step {state.global_step} of {state.max_steps}"
+    done = f"step {state.global_step} of {state.max_steps}"
+    if state.drawing is None:
+        return done
+    finished, count = state.drawing
+    return f"{done}, drawing {finished} of {count}"
 
 
 def _remaining(state):

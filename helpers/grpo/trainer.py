@@ -55,11 +55,16 @@ _moved = weakref.WeakSet()
 
 @dataclass
 class TrainerState:
-    """Where the run is; `log_history` holds the metrics of this session's steps."""
+    """Where the run is.
+
+    log_history: the metrics of this session's steps. drawing: while completions are drawn, how many are finished and
+    how many it will be.
+    """
 
     global_step: int = 0
     max_steps: int = 0
     log_history: list = field(default_factory=list)
+    drawing: tuple[int, int] | None = None
 
 
 class GRPOTrainer:
@@ -74,7 +79,8 @@ class GRPOTrainer:
         train_dataset: rows with `prompt`; other columns go to the rewards.
         processing_class: the tokenizer.
         callbacks: objects with `on_log(args, state, control, logs, completions)`, called after
-            every step; `completions` are plain dicts, one a completion.
+            every step; `completions` are plain dicts, one a completion. Where they have `on_progress(args, state,
+            control)`, it is called whenever a completion of a step is finished.
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
         engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
@@ -218,8 +224,11 @@ class GRPOTrainer:
         chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
         prompts = self.train_dataset.select(chosen)
         seed = random_seed("training", args.seed, step)
-        params = SamplingParams(args.temperature, args.max_completion_length, seed)
-        completions = self.engine.generate(prompts["prompt"], params, args.num_generations)
+        params = SamplingParams(args.max_completion_length, args.temperature, seed=seed)
+        try:
+            completions = self.engine.generate(prompts["prompt"], params, args.num_generations, self._note_progress)
+        finally:
+            self.state.drawing = None
         generated = time.monotonic()
         rows = [row for row in prompts for _ in range(args.num_generations)]
         columns = {name: [row[name] for row in rows] for name in prompts.column_names}
@@ -230,6 +239,13 @@ class GRPOTrainer:
         metrics["time/generate"] = generated - started
         metrics["time/reward"] = time.monotonic() - generated
         return Generation(list(prompts["prompt"]), completions, rewards, metrics, extras, grades)
+
+    def _note_progress(self, finished: int, count: int) -> None:
+        """Tell the callbacks how far the completions of a step are."""
+        self.state.drawing = (finished, count)
+        for callback in self.callbacks:
+            if hasattr(callback, "on_progress"):
+                callback.on_progress(self.args, self.state, None)
 
     def _grade(self, rows: Sequence[dict], completions: Sequence[Completion], rewards: torch.Tensor) -> list[Grade]:
         """Return the task's grades. rewards: float64 [B, R], NaN for None."""

@@ -22,15 +22,17 @@ MXFP4_BYTES = 0.5 + 1 / 32
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 #: Tokens of a prompt, where only the completion's length is known.
 PROMPT = 512
+#: Tokens of prompts that a rollout prefills at once.
+PREFILL_TOKENS = 512
 #: The largest batch of one rollout where memory sets no limit, as on the CPU.
 MOST_COMPLETIONS = 128
 
 #: Parts that live through a run; those of a rollout and those of an update take turns.
 RESIDENT = (
     "experts", "attention", "head", "embedding", "biases, norms, router, sinks", "dequantise scratch",
-    "LoRA", "LoRA gradients", "optimizer",
+    "LoRA", "LoRA gradients", "optimizer", "KV cache, full layers", "KV cache, sliding layers",
 )  # fmt: skip
-ROLLOUT = ("KV cache, full layers", "KV cache, sliding layers", "prefill or a step of decoding")
+ROLLOUT = ("prefill or a step of decoding",)
 UPDATE = ("activations", "logits tile")
 
 
@@ -141,12 +143,12 @@ def memory_plan(
     if batch < 1 or length < 1:
         raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
     if wanted.dense != "auto":
-        return _plan(wanted, config, batch, length, max_prompt_length)
+        return _plan(wanted, config, batch, length)
     whole = replace(wanted, dense=WHOLE[wanted.dtype])
-    plan = _plan(whole, config, batch, length, max_prompt_length)
+    plan = _plan(whole, config, batch, length)
     if plan.fits:
         return plan
-    return _plan(replace(wanted, dense="nf4"), config, batch, length, max_prompt_length)
+    return _plan(replace(wanted, dense="nf4"), config, batch, length)
 
 
 def _length_that_runs(profile: Profile, max_completion_length: int | None, max_prompt_length: int) -> int:
@@ -156,13 +158,13 @@ def _length_that_runs(profile: Profile, max_completion_length: int | None, max_p
     return rollout_length(max_completion_length, max_prompt_length)
 
 
-def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int, prompt: int) -> MemoryPlan:
+def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> MemoryPlan:
     """The plan of a profile whose storage is decided."""
     counts = parameter_counts(config)
     parts = {
         **_weights(profile, counts),
         **_adapter(profile, config),
-        **_rollout(profile, config, batch, length, min(length, prompt)),
+        **_rollout(profile, config, batch, length),
         **_update(profile, config, length),
     }
     return MemoryPlan(profile, parts, _available(profile), batch, length, counts)
@@ -199,10 +201,10 @@ def largest_batch(
         config = known_config(wanted)
     if length is None:
         length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
-    memory_plan(wanted, 1, length, config, max_prompt_length=max_prompt_length).check()
+    memory_plan(wanted, 1, length, config).check()
 
     def fits(batch: int) -> bool:
-        return memory_plan(wanted, batch, length, config, max_prompt_length=max_prompt_length).fits
+        return memory_plan(wanted, batch, length, config).fits
 
     most = DECODE_TOKENS if wanted.experts == "mxfp4" else MOST_COMPLETIONS
     return _largest(1, most, fits)
@@ -290,26 +292,26 @@ def _adapter(profile: Profile, config: "GptOssConfig") -> dict[str, int]:
     }
 
 
-def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int, prompt: int) -> dict[str, int]:
-    """Bytes of the cache, and of the prefill of prompts of `prompt` tokens or a step of decoding."""
+def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> dict[str, int]:
+    """Bytes of the cache, and of a prefill or a step of decoding."""
     heads = config.num_attention_heads
     _, keys = _attention_widths(config)
     cached_of_a_token = 2 * keys * BYTES[profile.dtype]  # in one layer
     full_layers = config.layer_types.count("full_attention")
     sliding_layers = config.layer_types.count("sliding_attention")
     sliding_length = min(length, config.sliding_window)
+    rows = batch + 1  # one more for a prompt, see `RolloutCache`
 
-    # some twelve hidden-sized fp32 tensors of the prompts
-    prefill = 12 * batch * prompt * config.hidden_size * 4
-    # scores of all heads in fp32, four copies at their worst; keys and values of a layer, which the growing cache
-    # copies; logits, log-probabilities and probabilities
+    # some twelve hidden-sized fp32 tensors of the tokens that are prefilled together
+    prefill = 12 * PREFILL_TOKENS * config.hidden_size * 4
+    # in fp32, over all heads: bias, scores, their softmax and its rounded copy
     scores = 4 * batch * length * heads * 4
-    copied_cache = batch * length * cached_of_a_token
-    over_vocabulary = 3 * batch * config.vocab_size * 4
-    step = scores + copied_cache + over_vocabulary
+    # logits in fp32, probabilities and their sums in fp64
+    over_vocabulary = batch * config.vocab_size * (4 + 8 + 8)
+    step = scores + over_vocabulary
     return {
-        "KV cache, full layers": full_layers * cached_of_a_token * length * batch,
-        "KV cache, sliding layers": sliding_layers * cached_of_a_token * sliding_length * batch,
+        "KV cache, full layers": full_layers * cached_of_a_token * (1 + length) * rows,
+        "KV cache, sliding layers": sliding_layers * cached_of_a_token * (1 + sliding_length) * rows,
         "prefill or a step of decoding": max(prefill, step),
     }
 

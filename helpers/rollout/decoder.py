@@ -1,4 +1,4 @@
-"""The forward pass of a rollout over `DecoderWeights` and `RolloutCache`: the prefill of a prompt, and one decoding step.
+"""The forward pass of a rollout over `DecoderWeights` and `RolloutCache`: a prefill of prompts, and one decoding step.
 
 `decode_step` draws the next token of every row. All it reads and writes lies in buffers that were allocated before, and
 neither its operations nor their order depend on a value on the device: so it can be captured once as a CUDA graph and

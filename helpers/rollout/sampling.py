@@ -104,7 +104,7 @@ def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, 
     """Draw a token for each row.
 
     Args:
-        logits: fp32 [B, V].
+        logits: fp32 [B, V]; they are overwritten.
         keys: int64 [B], each row's stream of random numbers.
         positions: int64 [B], the place in that stream.
         params: the settings, on the device.
@@ -116,29 +116,28 @@ def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, 
     A token is drawn by inverting the distribution function in float64, with one number of the stream: row by row, so
     that other rows change nothing. It runs on the device without waiting for it.
     """
-    logits = logits / params.temperature
-    logits = logits - logits.amax(-1, keepdim=True)  # so that the largest is 0
-    weights = logits.double().exp()  # [B, V], proportional to the probabilities
-    sums = weights.cumsum(-1)
-    total = sums[:, -1:]
+    logits.div_(params.temperature)
+    logits.sub_(logits.amax(-1, keepdim=True))  # the largest is 0 now
+    weights = logits.exp_().double()  # [B, V], proportional to the probabilities
+    total = weights.sum(-1, keepdim=True)
     if rule == "greedy":
-        tokens = logits.argmax(-1, keepdim=True)  # [B, 1]
+        tokens = weights.argmax(-1, keepdim=True)  # [B, 1]
     else:
-        if rule == "trimmed":
-            sums = trim(weights, params.top_k, params.top_p, params.min_p).cumsum(-1)
+        kept = trim(weights, params.top_k, params.top_p, params.min_p) if rule == "trimmed" else weights
+        sums = kept.cumsum(-1)
         point = uniforms(keys, positions)[:, None] * sums[:, -1:]
         # the first token whose sum lies above the point; one of probability 0 never is that
         tokens = torch.searchsorted(sums, point, right=True)
         tokens = tokens.clamp(max=logits.shape[-1] - 1)
-    logprobs = logits.gather(-1, tokens) - total.log().float()
+    logprobs = (weights.gather(-1, tokens) / total).log().float()
     return tokens[:, 0], logprobs[:, 0]
 
 
 def trim(weights: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
     """Set the probabilities to zero that top_k, top_p or min_p leave out.
 
-    weights: float64 [B, V], proportional to the probabilities. top_k: int64 [1]. top_p, min_p: float64 [1]. Ties with the last token
-    that top_k keeps are kept, too. The likeliest token always stays. Returns [B, V].
+    weights: float64 [B, V], proportional to the probabilities. top_k: int64 [1]. top_p, min_p: float64 [1]. Ties with
+    the last token that top_k keeps are kept, too. The likeliest token always stays. Returns [B, V].
     """
     ordered, order = weights.sort(-1, descending=True, stable=True)
     least = ordered.gather(-1, (top_k - 1).expand(len(weights), 1))  # the k-th largest, [B, 1]

@@ -17,7 +17,7 @@ CELL = """
 import sys; sys.path.insert(0, {root!r})
 from types import SimpleNamespace
 from helpers.display import LiveView
-view, state = LiveView(every=5), SimpleNamespace(global_step=0, max_steps=12, log_history=[])
+view, state = LiveView(every=5), SimpleNamespace(global_step=0, max_steps=12, log_history=[], drawing=None)
 for step in range(1, 13):
     state.global_step = step
     logs = {{"step": step, "reward": step / 10, "rewards/f/mean": 0.5, "step_time": 30.0}}
@@ -35,7 +35,7 @@ def logs(step=1, **more):
 
 
 def state_at(step, max_steps=100, history=None):
-    return SimpleNamespace(global_step=step, max_steps=max_steps, log_history=history or [logs(step)])
+    return SimpleNamespace(global_step=step, max_steps=max_steps, log_history=history or [logs(step)], drawing=None)
 
 
 def row(completion="answer", prompt="question", reward=1.0, **rewards):

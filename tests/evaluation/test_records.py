@@ -26,7 +26,7 @@ def engine(model, tokenizer):
 def test_every_answer_is_graded(engine, task):
     """One record an answer, those of a prompt together, with what the notebook shows of it."""
     prompts = get_task("matmul").dataset("monitor", 6)
-    rows = sample_records(engine, task, prompts, SamplingParams(max_completion_length=200, seed=1), "base", samples=2)
+    rows = sample_records(engine, task, prompts, SamplingParams(max_new_tokens=200, seed=1), "base", samples=2)
     assert [row["id"] for row in rows] == [item for item in prompts["id"] for _ in range(2)]
     assert [row["contract"] for row in rows] == [contract for contract in prompts["contract"] for _ in range(2)]
     assert [row["sample"] for row in rows] == [0, 1] * 6
@@ -46,7 +46,7 @@ class Ungradable(MathTask):
 def test_what_could_not_be_graded_is_no_failure_of_the_model(engine):
     prompts = get_task("math").dataset("monitor", 2)
     with pytest.raises(UserError, match=r"1 answers could not be graded \(the grader is away\)"):
-        sample_records(engine, Ungradable(), prompts, SamplingParams(max_completion_length=4), "base")
+        sample_records(engine, Ungradable(), prompts, SamplingParams(max_new_tokens=4), "base")
 
 
 def test_an_adapter_of_another_task_is_one_sentence():
@@ -60,7 +60,7 @@ def test_an_evaluation_asks_at_the_models_own_best(engine, task):
     """Monitor prompts at every temperature; confirm prompts greedily, at 1 and at the best, with other random numbers
     each."""
     monitor, confirm = get_task("matmul").dataset("monitor", 8), get_task("matmul").dataset("confirm", 8)
-    params = SamplingParams(max_completion_length=200, seed=1)
+    params = SamplingParams(max_new_tokens=200, seed=1)
     found = evaluate(engine, task, monitor, confirm, params, "base", (0.0, 1.0, 1.2))
     assert sorted(found.monitor) == [0.0, 1.0, 1.2]
     assert set(found.confirm) == {0.0, 1.0, found.best_temperature}

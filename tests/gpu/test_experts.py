@@ -206,7 +206,7 @@ def test_the_embedded_model_as_a_t4_has_it(dense):
     assert model.device.type == "cuda" and isinstance(model.model.embed_tokens, HostEmbedding)
     model = add_lora(model, 4, 8)
     engine = RolloutEngine(model, tokenizer, max_batch_size=16, max_length=1024)
-    completions = engine.generate(["Write matmul."], SamplingParams(max_completion_length=60), num_generations=16)
+    completions = engine.generate(["Write matmul."], SamplingParams(max_new_tokens=60), num_generations=16)
     logprobs, _, mask = policy_logprobs(model, completions)
     sampled = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logprobs) for c in completions], batch_first=True)
     assert ((logprobs.cpu() - sampled).abs() * mask.cpu()).sum() / mask.sum().cpu() < 1e-3

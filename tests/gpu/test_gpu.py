@@ -24,9 +24,7 @@ def test_embedded_model_samples_and_scores_the_same():
     profile = replace(PROFILES["tiny"], needs_gib=1, dense="fp32", experts="fp32")
     model, tokenizer = load_model(profile=profile)
     engine = RolloutEngine(model, tokenizer, max_batch_size=16, max_length=1024)
-    completions = engine.generate(
-        ["Write matmul.", "Use zip."], SamplingParams(max_completion_length=100), num_generations=8
-    )
+    completions = engine.generate(["Write matmul.", "Use zip."], SamplingParams(max_new_tokens=100), num_generations=8)
     logprobs, _, mask = policy_logprobs(model, completions)
     for row, completion in enumerate(completions):
         ours = logprobs[row, : len(completion.token_ids)].detach().cpu()

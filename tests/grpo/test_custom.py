@@ -30,7 +30,7 @@ def test_training_and_evaluation_to_a_verdict(tmp_path):
     assert all(row["outcomes/correct"] + row["outcomes/wrong"] == 1 for row in metrics)
     assert all("rewards/mentions/mean" in row and row["grad_norm"] > 0 for row in metrics)
     monitor, confirm = task.dataset("monitor"), task.dataset("confirm")
-    params = SamplingParams(max_completion_length=16, seed=0)
+    params = SamplingParams(max_new_tokens=16, seed=0)
     tuned = evaluate(trainer.engine, task, monitor, confirm, params, "tuned", (0.0, 1.0))
     with trainer.model.disable_adapter():
         base = evaluate(trainer.engine, task, monitor, confirm, params, "base", (0.0, 1.0))

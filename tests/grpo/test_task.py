@@ -109,4 +109,4 @@ def test_an_evaluation_checks_grades_too(tmp_path, problems):
     task.measures = (Measure("pace", "pace"),)
     task.grade = lambda *_: [Grade(1.0, True, "correct")]
     with pytest.raises(UserError, match="gave a correct answer pace = None: a measure is a positive number"):
-        sample_records(trainer.engine, task, problems.select([0]), SamplingParams(max_completion_length=4), "base")
+        sample_records(trainer.engine, task, problems.select([0]), SamplingParams(max_new_tokens=4), "base")

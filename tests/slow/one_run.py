@@ -42,7 +42,7 @@ def evaluated(name, adapter=None):
     task = get_task("matmul")
     monitor = task.dataset("monitor", plan.monitor_items, seed=SEED)
     confirm = task.dataset("confirm", plan.confirm_items, seed=SEED)
-    params = SamplingParams(max_completion_length=profile.max_completion_length, seed=SEED)
+    params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
     return evaluate(engine, task, monitor, confirm, params, name, plan.temperatures)
 
 

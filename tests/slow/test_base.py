@@ -9,7 +9,7 @@ from tests.tiny.test_checkpoint import auc_of_first_tokens, judged, sample, with
 
 pytestmark = pytest.mark.slow
 
-PARAMS = SamplingParams(max_completion_length=200, seed=3)
+PARAMS = SamplingParams(max_new_tokens=200, seed=3)
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def sample(loaded, prompts, seed, temperature=1.0, num_generations=1):
     engine = RolloutEngine(
         *loaded, max_batch_size=128, max_length=1024, chat_template_kwargs={"reasoning_effort": "low"}
     )
-    return engine.generate(prompts, SamplingParams(temperature, 200, seed), num_generations)
+    return engine.generate(prompts, SamplingParams(200, temperature, seed=seed), num_generations)
 
 
 def judged(task, completions, contracts):
