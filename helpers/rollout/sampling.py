@@ -139,7 +139,7 @@ def trim(weights: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor
     weights: float64 [B, V], proportional to the probabilities. top_k: int64 [1]. top_p, min_p: float64 [1]. Ties with
     the last token that top_k keeps are kept, too. The likeliest token always stays. Returns [B, V].
     """
-    ordered, order = weights.sort(-1, descending=True, stable=True)
+    ordered, order = weights.sort(dim=-1, descending=True, stable=True)
     least = ordered.gather(-1, (top_k - 1).expand(len(weights), 1))  # the k-th largest, [B, 1]
     ordered = ordered * (ordered >= least)
     total = ordered.sum(-1, keepdim=True)

@@ -4,6 +4,7 @@ Base weights and LoRA matrices are the model's own tensors. An optimizer that up
 the next rollout reads; nothing is merged or copied. `signature` tells whether a change was of another kind.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from peft.tuners.lora.layer import Linear as LoraLinear
 from torch import Tensor, nn
 from transformers import GptOssForCausalLM
 
-from helpers.kernels.experts import ExpertLora, ExpertWeights
+from helpers.kernels.experts import DECODE_TOKENS, ExpertLora, ExpertWeights
 from helpers.kernels.linear import frozen_linear
 from helpers.model.experts import LoraExperts, PackedExperts
 from helpers.runtime import UserError
@@ -140,6 +141,12 @@ def _quantized_lora_types() -> type:
     except ImportError:
         return LoraLinear
     return Linear4bit
+
+
+def most_rows(model: nn.Module) -> int | float:
+    """The most rows that a step can decode without waiting for the device."""
+    weight = base_model(model).lm_head.weight
+    return DECODE_TOKENS if weight.is_cuda else math.inf
 
 
 def signature(model: nn.Module) -> tuple:

@@ -32,9 +32,9 @@ def test_no_two_steps_draw_with_the_same_seed(tmp_path, prompts, monkeypatch):
         trainer = trainer_in(tmp_path / str(seed), prompts, seed=seed, max_completion_length=2)
         generate = trainer.engine.generate
 
-        def watched(prompts, params, num_generations, generate=generate):
+        def watched(prompts, params, *rest, generate=generate):
             drawn_with.append(params.seed % 2**32)
-            return generate(prompts, params, num_generations)
+            return generate(prompts, params, *rest)
 
         monkeypatch.setattr(trainer.engine, "generate", watched)
         for step in (0, 1, 7):

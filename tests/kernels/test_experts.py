@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from helpers.kernels import mxfp4, mxfp4_triton
-from helpers.kernels.experts import DECODE_TOKENS, Packed, expert_forward
+from helpers.kernels.experts import DECODE_TOKENS, Packed, expert_forward, routed_forward, workspace_for
 from helpers.kernels.linear import frozen_linear
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
@@ -129,6 +129,67 @@ def test_a_gradient_of_any_size_survives_fp16(scale):
     assert error(x.grad[0], exact) < 2e-3
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 70), st.sampled_from(["uniform", "skewed", "one"]), st.integers(1, 7), st.booleans(),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_a_rollout_gets_what_training_gets(tokens, routing, top_k, adapt, seed):
+    """The sampler's experts are one grouped product, the trainer's a loop: where they differ the ratio is not one.
+
+    "skewed" and "one" leave experts without a token, so that some groups are empty, the first and the last among them.
+    """
+    _, dense, lora = random_experts(seed)
+    hidden, indices, weights = random_tokens(tokens, top_k=top_k, seed=seed, routing=routing)
+    lora = lora if adapt else None
+    before = [part.clone() for part in (hidden, indices, weights)]
+    ours = routed_forward(hidden, indices, weights, dense, lora)
+    assert all(map(torch.equal, before, (hidden, indices, weights)))
+    assert ours.shape == hidden.shape and ours.dtype == torch.float32
+    if tokens:
+        assert error(ours, expert_forward(hidden, indices, weights, dense, lora)) < 1e-6
+        assert error(ours, by_definition(hidden, indices, weights, dense, lora)) < 1e-6
+
+
+@pytest.mark.parametrize("expert", [0, 3, 7])
+@pytest.mark.parametrize("tokens", [1, 2, 33])
+@pytest.mark.parametrize("adapt", [False, True])
+def test_all_tokens_on_one_expert(expert, tokens, adapt):
+    """The groups before and behind are empty: an end that is off by one gives the tokens to a neighbour."""
+    _, dense, lora = random_experts()
+    lora = lora if adapt else None
+    hidden, indices, weights = random_tokens(tokens, top_k=1)
+    indices = torch.full_like(indices, expert)
+    weights = torch.rand_like(weights)
+    ours = routed_forward(hidden, indices, weights, dense, lora)
+    assert error(ours, by_definition(hidden, indices, weights, dense, lora)) < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("adapt", [False, True])
+def test_a_traced_rollout_follows_another_routing(adapt):
+    """Sizes of groups that are read on the host would be those of the step that was traced."""
+    _, dense, lora = random_experts()
+    lora = lora if adapt else None
+    first, second = random_tokens(9, seed=1), random_tokens(9, seed=2, routing="one")
+
+    def forward(hidden, indices, weights):
+        return routed_forward(hidden, indices, weights, dense, lora)
+
+    traced = torch.jit.trace(forward, first, check_trace=False)
+    assert torch.equal(traced(*second), forward(*second)) and not torch.equal(traced(*first), traced(*second))
+
+
+def test_other_experts_are_the_trainers_own():
+    """Packed and 16-bit experts have no grouped product on the CPU: they must not be taken for dense fp32."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        packed, dense, lora = random_experts(dtype=dtype)
+        tokens = random_tokens(20)
+        for experts in (packed, dense) if dtype != torch.float32 else (packed,):
+            assert torch.equal(routed_forward(*tokens, experts, lora), expert_forward(*tokens, experts, lora))
+        assert workspace_for(packed, 20, 3) is None and workspace_for(dense, 20, 3) is None  # a GPU's only
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="tests/gpu runs them on the GPU")
 class TestKernels:
     """Triton's, in its interpreter without a GPU: it runs the same program, block by block."""
@@ -138,6 +199,14 @@ class TestKernels:
     @pytest.mark.parametrize("adapt", [False, True])
     def test_decode_equals_the_reference(self, dtype, tokens, routing, adapt):
         self.compare(tokens, routing, dtype, adapt, hidden=64, inner=32, count=4, top_k=2)
+
+    def test_a_rollout_with_a_workspace_multiplies_the_packed_bytes(self, monkeypatch):
+        """Only that call can be captured in a CUDA graph; the trainer's unpacks expert by expert."""
+        called = []
+        monkeypatch.setattr(mxfp4_triton, "decode", lambda *arguments: called.append(arguments) or "decoded")
+        packed, _, lora = random_experts()
+        arguments = (*random_tokens(4), packed, lora, mxfp4_triton.Workspace.allocate(4, 3, packed))
+        assert routed_forward(*arguments) == "decoded" and called == [arguments]
 
     @pytest.mark.parametrize("tokens", [1, 4])
     def test_decode_over_several_tiles(self, tokens):
@@ -150,7 +219,10 @@ class TestKernels:
         lora = lora if adapt else None
         hidden, indices, weights = random_tokens(tokens, sizes["count"], sizes["hidden"], top_k, routing=routing)
         hidden = hidden / sizes["hidden"] ** 0.5
-        ours = mxfp4_triton.decode(hidden, indices, weights, packed, lora)
+        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, packed)
+        workspace.inside.fill_(torch.nan)  # as an earlier step may leave them
+        workspace.outside.fill_(torch.nan)
+        ours = mxfp4_triton.decode(hidden, indices, weights, packed, lora, workspace)
         limit = 1e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
         assert error(ours, by_definition(hidden, indices, weights, dense, lora)) < limit
         # the same rounding as the trainer's, so that sampled and trained log-probabilities agree
@@ -164,7 +236,9 @@ class TestKernels:
         if top_k >= count:
             top_k = count - 1
         _, indices, _ = random_tokens(tokens, count=count, top_k=top_k, routing=routing)
-        expert, pairs = mxfp4_triton.slots(indices, count, bm)
+        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, random_experts(count=count, hidden=32, inner=32)[0])
+        assert workspace.place_numbers.shape == (bm,)
+        expert, pairs = mxfp4_triton.slots(indices, workspace)
         live = pairs >= 0
         assert sorted(pairs[live].tolist()) == list(range(indices.numel()))
         assert torch.equal(indices.flatten()[pairs[live]], expert[:, None].expand_as(pairs)[live].long())
@@ -175,6 +249,7 @@ class TestKernels:
         no values to wait for, and asking for one raises."""
         monkeypatch.setattr(mxfp4_triton.Launch, "__call__", lambda *_: None)
         real = (*random_tokens(tokens), *random_experts(dtype=torch.float16)[::2])
+        workspace = mxfp4_triton.Workspace.allocate(tokens, real[1].shape[1], real[3])
         with FakeTensorMode() as mode:
 
             def fake(part):
@@ -182,7 +257,7 @@ class TestKernels:
                     return mode.from_tensor(part)
                 return type(part)(*map(fake, part)) if isinstance(part, tuple) else part
 
-            parts = [fake(part) for part in real]
+            parts = [fake(part) for part in (*real, workspace)]
             assert mxfp4_triton.decode(*parts).shape == (tokens, 96)
             with pytest.raises(DataDependentOutputException):  # as it must
                 parts[0].sum().item()
@@ -215,7 +290,9 @@ class TestKernels:
         packed, _, lora = random_experts(dtype=torch.float16)
         for tokens in range(1, DECODE_TOKENS + 1):
             for adapter in (None, lora):
-                mxfp4_triton.decode(*random_tokens(tokens), packed, adapter)
+                routing = random_tokens(tokens)
+                workspace = mxfp4_triton.Workspace.allocate(tokens, routing[1].shape[1], packed)
+                mxfp4_triton.decode(*routing, packed, adapter, workspace)
         mxfp4_triton.unpack(packed.down.blocks[0], packed.down.scales[0], torch.float16)
         mxfp4_triton.gather_rows(torch.zeros(4, 96).half(), torch.zeros(2, dtype=torch.long))
         table = list(mxfp4_triton.launches(96, 64, 3, 5, torch.float16))

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from helpers import UserError, load_model, memory_plan
 from helpers.kernels.experts import DECODE_TOKENS
@@ -8,6 +9,7 @@ from helpers.model.load import empty_model
 from helpers.model.memory import (
     MOST_COMPLETIONS,
     PROMPT,
+    known_config,
     largest_batch,
     longest,
     parameter_counts,
@@ -15,6 +17,7 @@ from helpers.model.memory import (
     rollout_length,
 )
 from helpers.profiles import PROFILES
+from helpers.rollout.cache import RolloutCache
 from helpers.runtime import GIB
 
 
@@ -62,8 +65,9 @@ def test_the_released_20b():
     assert sum(parameter_counts(config).values()) == 20_914_757_184
     plan = memory_plan("t4", batch=1, length=1000)
     assert round(plan.parts["experts"] / GIB, 3) == 9.455
-    assert plan.parts["KV cache, full layers"] == 24_576 * 1000
-    assert plan.parts["KV cache, sliding layers"] == 3 * 2**20
+    # a row for the completion and one for a prompt, each with a place for the sink
+    assert plan.parts["KV cache, full layers"] == 2 * 24_576 * 1001
+    assert plan.parts["KV cache, sliding layers"] == 2 * 3 * 2**20 * 129 / 128
     assert plan.parts["dequantise scratch"] == (31.640625 + 15.8203125) * 2**20
 
 
@@ -133,8 +137,16 @@ def test_the_plan_is_for_what_runs():
     assert memory_plan("t4", max_completion_length=256, max_prompt_length=100).length == 356
     assert memory_plan("t4", 8, max_completion_length=256) == memory_plan("t4", 8, 768)
     assert largest_batch("t4", max_completion_length=2560) == largest_batch("t4", 3072) < largest_batch("t4")
-    short, long = (memory_plan("t4", 64, 2048, max_prompt_length=prompt).parts for prompt in (64, 2048))
-    assert short["prefill or a step of decoding"] < long["prefill or a step of decoding"]
+
+
+def test_the_cache_of_the_plan_is_the_cache():
+    """It stays through the run, where captured steps find it: the plan must not give its room to an update."""
+    config = known_config(PROFILES["tiny"])
+    cache = RolloutCache(config, rows=8, length=300, dtype=torch.float32, device=torch.device("cpu"))
+    plan = memory_plan("tiny", batch=8, length=300)
+    kinds = ("KV cache, full layers", "KV cache, sliding layers")
+    assert sum(plan.parts[kind] for kind in kinds) == cache.nbytes
+    assert plan.total >= cache.nbytes + plan.parts["activations"]
 
 
 def test_largest_batch_on_the_cpu_and_where_nothing_fits():

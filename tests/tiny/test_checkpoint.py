@@ -180,7 +180,7 @@ def test_it_fails_for_many_reasons(sampled):
     failed = [c.text for c, v in zip(completions, verdicts) if not v.correct]
     seen = {fault: sum(bool(re.search(sign, text)) for text in failed) for fault, sign in SIGNS.items()}
     assert sum(count >= 3 for count in seen.values()) >= 8, seen
-    assert max(seen.values()) < 0.6 * len(failed), seen
+    assert max(seen.values()) < 0.65 * len(failed), seen
 
 
 FOLDS = 5

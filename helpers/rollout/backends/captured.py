@@ -13,11 +13,11 @@ from helpers.kernels.experts import workspace_for
 from helpers.model.memory import PREFILL_TOKENS
 from helpers.rollout.backends import Drawn, Request
 from helpers.rollout.cache import RolloutCache
-from helpers.rollout.capture import capture_graph, trace
+from helpers.rollout.capture import capture_graph, one_thread, trace
 from helpers.rollout.decoder import Rows, decode_step, prefill
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.schedule import Schedule, Start, buckets, packs, smallest_bucket
-from helpers.rollout.weights import DecoderWeights, base_model, read_weights, signature
+from helpers.rollout.weights import DecoderWeights, base_model, most_rows, read_weights, signature
 from helpers.runtime import UserError, first_line
 
 #: Decoding steps between two looks at which rows are finished: each look waits for the device.
@@ -46,12 +46,13 @@ class CapturedBackend:
     model: a gpt-oss from `load_model`, adapted by `add_lora` or not; its tensors are read where they lie, with the
     adapters that are on when a rollout starts. max_length: the most tokens of a prompt and completion together.
 
-    The buffers are allocated at the first rollout and kept. Raises UserError for a model that it cannot run.
+    On a GPU it takes as many rows at once as the kernels over packed experts take, if `max_batch_size` is more. The
+    buffers are allocated at the first rollout and kept. Raises UserError for a model that it cannot run.
     """
 
     def __init__(self, model: nn.Module, *, max_batch_size: int, max_length: int):
         self.model = model
-        self.max_batch_size = max_batch_size
+        self.max_batch_size = min(max_batch_size, most_rows(model))
         self.max_length = max_length
         self.cache = None
         self.rows = None
@@ -112,8 +113,9 @@ class CapturedBackend:
         bucket = self._bucket_for(schedule)
         steps = min(STEPS_PER_LOOK, schedule.steps_left(params.max_new_tokens))
         length = self._length_for(schedule.longest + steps)
-        for _ in range(steps):
-            self._step(bucket, length, params.rule)
+        with one_thread():
+            for _ in range(steps):
+                self._step(bucket, length, params.rule)
         schedule.count(steps)
         return self._collect(schedule)
 

@@ -1,0 +1,589 @@
+"""Whole rollouts: the captured backend against transformers' `generate` at its best.
+
+    python -m tests.benchmarks.rollout [--rounds 7] [--tokens 128] [--threads 1] [--compile] [--out file.json]
+    python -m tests.benchmarks.rollout --device cuda [--cap-gib 14.2] [--layers 24] [--out file.json]
+
+The same model, the same prompts and the same number of tokens on both sides; no token ends a row. A call is the whole
+of a rollout: the prefill, the decoding, and the tokens as Python lists. All sample at temperature 1.
+
+The baseline is `generate` without log-probabilities, which the captured backend gives and a trainer needs. Every way to
+call it that is known to us runs first: the project's model, and on the CPU stock transformers with each implementation
+of the experts, under stock PEFT where there is an adapter; each with the growing and with the static cache. The
+quickest two go on into the rounds, and the quicker of them there is the baseline. In each round every contestant runs
+once, in turn; ratios are of calls of one round. Before, all contestants decode greedily, and must give the same tokens.
+
+The prompts all differ, so that each is prefilled on both sides. In training the captured backend has less to do, as it
+prefills the prompt of a group once.
+
+For information only: the project's TransformersBackend, and with --compile stock transformers compiled by `generate`.
+On the CPU that takes a private switch and a minute for each number of rows, and it does not run under PEFT.
+
+On the CPU the embedded model in fp32. On a GPU the embedded model as the profile "t4" keeps it, and then gpt-oss-20b's
+shape in random bytes: besides the times the bytes that a step reads against the speed of a copy, the memory, and the
+number of graphs captured while an optimizer updates the adapter.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import transformers
+from peft import PeftModel
+from torch import nn
+from transformers import CompileConfig, GenerationConfig, GptOssConfig, GptOssForCausalLM
+
+from helpers import add_lora, export_adapter, get_task, load_model, set_attention, text_table
+from helpers.environment import hardware, versions
+from helpers.model.experts import PackedExperts
+from helpers.model.load import _place, empty_model
+from helpers.profiles import PROFILES, Profile
+from helpers.rollout.backends import Backend, Request
+from helpers.rollout.backends.captured import CapturedBackend
+from helpers.rollout.backends.transformers import TransformersBackend
+from helpers.rollout.cache import RolloutCache
+from helpers.rollout.harmony import Harmony
+from helpers.rollout.random_streams import stream_key
+from helpers.rollout.sampling import SamplingParams
+from helpers.rollout.weights import base_model
+from helpers.runtime import GIB, first_line, write_whole
+
+BATCHES = (1, 8, 32)
+CONDITIONS = ("no adapter", "adapter")
+EXPERTS = ("eager", "grouped_mm", "batched_mm")
+GROWING = "growing cache"
+#: name -> `cache_implementation` of `generate`. On a GPU a static one would compile the model.
+CACHES = {GROWING: None, "static cache": "static"}
+OURS = "captured (ours)"
+WITH_LOGPROBS = "TransformersBackend (ours, with log-probabilities)"
+#: Tokens of each prompt and of each completion of the large model.
+LARGE_PROMPT, LARGE_TOKENS = 150, 256
+#: Greedy tokens may part where the reference's two largest logits are as close as this, in fp32.
+NEAR_TIE = 1e-4
+ADAMW_STEPS = 50
+#: Calls before the rounds: the first warms up.
+FIRST_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every contestant has to do.
+
+    prompts: token ids, as many as the largest batch has rows. tokens: of a completion. is_compiled: run `generate`
+    compiled, too.
+    """
+
+    prompts: list[list[int]]
+    tokens: int
+    rounds: int
+    is_compiled: bool = False
+
+
+class Contestant(NamedTuple):
+    """One way to draw completions.
+
+    draw: (prompts, tokens, seed, temperature) -> the tokens of each row.
+    """
+
+    name: str
+    draw: Callable[[list[list[int]], int, int, float], list[list[int]]]
+
+
+def generate(
+    model: nn.Module, tokenizer, settings: dict, prompts: list[list[int]], tokens: int, seed: int, temperature: float
+) -> list[list[int]]:
+    """Draw with transformers' `generate`, as little around it as there can be."""
+    torch.manual_seed(seed)
+    choice = {"do_sample": True, "top_k": 0, "top_p": 1.0, "temperature": temperature}
+    if temperature == 0:
+        choice = {"do_sample": False}
+    inputs = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt").to(model.device)
+    with torch.inference_mode():
+        sequences = model.generate(**inputs, **choice, **settings, max_new_tokens=tokens)
+    return sequences[:, inputs.input_ids.shape[1] :].tolist()
+
+
+def by_generate(name: str, model: nn.Module, tokenizer) -> list[Contestant]:
+    """`generate` with each cache. No token ends a row from here on."""
+    base_model(model).generation_config = GenerationConfig(pad_token_id=tokenizer.pad_token_id)
+    caches = CACHES if model.device.type == "cpu" else {GROWING: None}
+    return [
+        Contestant(f"{name}, {cache}", partial(generate, model, tokenizer, {"cache_implementation": implementation}))
+        for cache, implementation in caches.items()
+    ]
+
+
+def by_compiled_generate(tokenizer) -> list[Contestant]:
+    """Stock transformers whose decoding step `generate` compiles, as it would by itself on a GPU."""
+    config = CompileConfig(mode="default", fullgraph=True)
+    config._compile_all_devices = True
+    settings = {"cache_implementation": "static", "compile_config": config}
+    found = []
+    for experts in ("grouped_mm", "batched_mm"):
+        model = stock_model(experts, None)
+        base_model(model).generation_config = GenerationConfig(pad_token_id=tokenizer.pad_token_id)
+        found.append(Contestant(f"stock, {experts}, compiled", partial(generate, model, tokenizer, settings)))
+    return found
+
+
+def draw_by_backend(
+    backend: Backend, stop_ids: list[int], prompts: list[list[int]], tokens: int, seed: int, temperature: float
+) -> list[list[int]]:
+    """Draw as `RolloutEngine` does, without its rendering and parsing."""
+    params = SamplingParams(max_new_tokens=tokens, temperature=temperature, seed=seed)
+    requests = [Request(ids, stream_key(seed, ids, 0)) for ids in prompts]
+    backend.sync()
+    drawn = dict(backend.generate(requests, params, stop_ids))
+    return [drawn[number].token_ids for number in range(len(prompts))]
+
+
+def stock_model(experts: str, adapter: str | None) -> nn.Module:
+    """The embedded model in stock transformers, with one implementation of the experts, under stock PEFT or not."""
+    model = GptOssForCausalLM.from_pretrained(
+        PROFILES["tiny"].model, dtype=torch.float32, attn_implementation="eager", experts_implementation=experts
+    )
+    assert model.config._experts_implementation == experts
+    if adapter is not None:
+        model = PeftModel.from_pretrained(model, adapter)
+    return model.requires_grad_(False).eval()
+
+
+def adapted(model: nn.Module, rank: int) -> PeftModel:
+    """A LoRA adapter on attention and experts whose matrices B are not zero."""
+    torch.manual_seed(0)
+    model = add_lora(model, rank, 2 * rank).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.requires_grad and "_B." in name:
+                weight.normal_(std=0.02)
+    return model
+
+
+def candidates(model: nn.Module, tokenizer, condition: str) -> tuple[list[Contestant], nn.Module]:
+    """Every way of `generate` for a condition, and the model that the first of them draws with.
+
+    On the CPU that is a stock one, on a GPU ours.
+    """
+    ours = by_generate("our model", model, tokenizer)
+    if model.device.type != "cpu":
+        return ours, model
+    models = {}
+    with tempfile.TemporaryDirectory() as folder:
+        adapter = None
+        if condition == "adapter":
+            adapter = f"{folder}/adapter"
+            export_adapter(model, adapter)
+        for experts in EXPERTS:
+            models[experts] = stock_model(experts, adapter)
+    around = "stock under PEFT" if condition == "adapter" else "stock"
+    stock = [way for experts in EXPERTS for way in by_generate(f"{around}, {experts}", models[experts], tokenizer)]
+    return stock + ours, models[EXPERTS[0]]
+
+
+def check_same_tokens(
+    contestants: list[Contestant], wanted: Contestant, reference: nn.Module, work: Work
+) -> list[dict]:
+    """Decode greedily with all contestants, and compare with `wanted`, which draws with the model `reference`.
+
+    Returns for each the gaps between the reference's two largest logits where a row first parts from it. Raises
+    AssertionError for a gap of `NEAR_TIE` or more in fp32; in 16 bits the gaps are reported only.
+    """
+    expected = wanted.draw(work.prompts, work.tokens, 0, 0.0)
+    found = []
+    for contestant in contestants:
+        drawn = contestant.draw(work.prompts, work.tokens, 0, 0.0)
+        gaps = []
+        for prompt, row, other in zip(work.prompts, drawn, expected, strict=True):
+            assert len(row) == len(other) == work.tokens, contestant.name
+            if row != other:
+                place = next(place for place in range(work.tokens) if row[place] != other[place])
+                gaps.append(top_two_gap(reference, prompt + other[:place]))
+        assert reference.device.type != "cpu" or max(gaps, default=0.0) < NEAR_TIE, (contestant.name, gaps)
+        found.append(
+            {"contestant": contestant.name, "against": wanted.name, "rows": len(drawn), "parted_at_gaps": gaps}
+        )
+    return found
+
+
+@torch.inference_mode()
+def top_two_gap(model: nn.Module, ids: list[int]) -> float:
+    """How far the two largest logits of the next token lie apart."""
+    logits = model(input_ids=torch.tensor([ids], device=model.device)).logits[0, -1]
+    best, second = logits.float().topk(2).values.tolist()
+    return best - second
+
+
+def timed(contestant: Contestant, prompts: list[list[int]], tokens: int, seed: int) -> float:
+    """Seconds of one call, every row of which must have as many tokens as were asked for."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    drawn = contestant.draw(prompts, tokens, seed, 1.0)
+    seconds = time.perf_counter() - started  # the tokens are on the host, so nothing is left to wait for
+    assert [len(row) for row in drawn] == [tokens] * len(prompts), contestant.name
+    return seconds
+
+
+def first_pass(contestants: list[Contestant], prompts: list[list[int]], tokens: int) -> dict[str, dict]:
+    """Map names to the milliseconds of the first call and of the best of the next, or to why one does not run.
+
+    They take turns; one that is far from the quickest is left out soon.
+    """
+    taken = {contestant.name: [] for contestant in contestants}
+    refused = {}
+    for number in range(FIRST_CALLS):
+        best = min((min(times[1:]) for times in taken.values() if times[1:]), default=float("inf"))
+        for contestant in contestants:
+            times = taken[contestant.name]
+            if contestant.name in refused or (times[1:] and min(times[1:]) > 2 * best and contestant.name != OURS):
+                continue
+            try:
+                times.append(1e3 * timed(contestant, prompts, tokens, number))
+            except (RuntimeError, ValueError, TypeError) as error:  # too little memory is a RuntimeError
+                refused[contestant.name] = {"not_run": first_line(error)}
+    ran = {name: {"first_ms": times[0], "best_ms": min(times[1:])} for name, times in taken.items() if times[1:]}
+    return ran | refused
+
+
+def play(
+    contestants: list[Contestant], prompts: list[list[int]], tokens: int, rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Map names to the seconds of `(a whole call, a call of one token)` in each round.
+
+    Another contestant begins each round.
+    """
+    found = {contestant.name: [] for contestant in contestants}
+    for number in range(rounds):
+        start = number % len(contestants)
+        for contestant in contestants[start:] + contestants[:start]:
+            whole, one = (timed(contestant, prompts, count, 10 + number) for count in (tokens, 1))
+            found[contestant.name].append((whole, one))
+    return found
+
+
+def summary(
+    name: str, taken: list[tuple[float, float]], ours: list[tuple[float, float]], batch: int, tokens: int
+) -> dict:
+    """One row of the table.
+
+    step_ms: of a decoding step, from the second token to the last. times_ours: a call's time over that of ours in the
+    same round.
+    """
+    wholes = [whole for whole, _ in taken]
+    steps = [(whole - one) / (tokens - 1) for whole, one in taken]
+    ratios = [whole / mine for whole, (mine, _) in zip(wholes, ours, strict=True)]
+    median = statistics.median(wholes)
+    return {
+        "contestant": name,
+        "call_ms": 1e3 * median,
+        "call_ms_lowest": 1e3 * min(wholes),
+        "one_token_ms": 1e3 * statistics.median(one for _, one in taken),
+        "step_ms": 1e3 * statistics.median(steps),
+        "tokens_per_s": batch * tokens / median,
+        "times_ours": statistics.median(ratios),
+        "times_ours_lowest": min(ratios),
+        "times_ours_highest": max(ratios),
+    }
+
+
+def compare(model: nn.Module, tokenizer, condition: str, work: Work) -> tuple[CapturedBackend, dict]:
+    """`(our backend, what was found)` for one model, with each of `BATCHES` rows at a time."""
+    longest = max(map(len, work.prompts)) + work.tokens
+    backend = CapturedBackend(model, max_batch_size=max(BATCHES), max_length=longest)
+    ours = Contestant(OURS, partial(draw_by_backend, backend, []))
+    plain = TransformersBackend(model, tokenizer, max_batch_size=max(BATCHES))
+    never = [base_model(model).config.vocab_size]  # a stop token that the vocabulary does not have
+    with_logprobs = Contestant(WITH_LOGPROBS, partial(draw_by_backend, plain, never))
+    ways, reference = candidates(model, tokenizer, condition)
+    is_compiled = work.is_compiled and condition == CONDITIONS[0]
+    compiled = by_compiled_generate(tokenizer) if is_compiled else []
+
+    short = first_pass(ways, work.prompts[:2], 2)  # some may not run here
+    running = [way for way in ways if "best_ms" in short[way.name]]
+    found = {"condition": condition, "same_tokens": check_same_tokens([ours, *running], ways[0], reference, work)}
+    found |= {"first_pass": [], "rows": []}
+    for batch in BATCHES:
+        prompts = work.prompts[:batch]
+        if compiled:
+            torch._dynamo.reset()  # each number of rows is compiled anew, up to a limit
+        costs = first_pass([ours, with_logprobs, *ways, *compiled], prompts, work.tokens)
+        found["first_pass"] += [{"rows": batch, "contestant": name} | cost for name, cost in costs.items()]
+        quick = quickest(ways, costs)[:2]
+        information = quickest(compiled, costs)[:1] + quickest([with_logprobs], costs)
+        first_pass([ours], prompts, work.tokens)  # until every step is captured
+        captures = backend.captures
+        taken = play([ours, *quick, *information], prompts, work.tokens, work.rounds)
+        rows = {name: summary(name, seconds, taken[OURS], batch, work.tokens) for name, seconds in taken.items()}
+        baseline = min((way.name for way in quick), key=lambda name: rows[name]["call_ms"])
+        rows[OURS]["captured_in_the_rounds"] = backend.captures - captures
+        new = [{"rows": batch, "is_baseline": name == baseline} | row for name, row in rows.items()]
+        found["rows"] += new
+        show(condition, new)
+    return backend, found
+
+
+def quickest(contestants: list[Contestant], costs: dict[str, dict]) -> list[Contestant]:
+    """Those that run, the quickest first."""
+    running = [contestant for contestant in contestants if "best_ms" in costs[contestant.name]]
+    return sorted(running, key=lambda contestant: costs[contestant.name]["best_ms"])
+
+
+def show(condition: str, rows: list[dict]) -> None:
+    """Print the table of one batch."""
+    shown = [
+        (
+            row["rows"],
+            row["contestant"] + (", the baseline" if row["is_baseline"] else ""),
+            f"{row['call_ms']:.0f}",
+            f"{row['one_token_ms']:.1f}",
+            f"{row['step_ms']:.2f}",
+            round(row["tokens_per_s"]),
+            f"{row['times_ours']:.2f} ({row['times_ours_lowest']:.2f} to {row['times_ours_highest']:.2f})",
+        )
+        for row in rows
+    ]
+    header = ["rows", condition, "ms a call", "one token", "ms a step", "tokens/s", "times ours"]
+    print(text_table(shown, header), flush=True)
+
+
+def captures_of_training(model: PeftModel, backend: CapturedBackend, prompts: list[list[int]]) -> dict:
+    """Count the steps captured while AdamW updates the adapter `ADAMW_STEPS` times, with a rollout after each update.
+
+    The gradients are random. The rollouts are as those before, so nothing may be captured anew; and each must follow
+    the adapter: its log-probabilities differ from those of the rollout before.
+    """
+    params = SamplingParams(max_new_tokens=16, temperature=0)
+    requests = [Request(ids, 0) for ids in prompts[: BATCHES[1]]]
+
+    def rollout() -> list[list[float]]:
+        backend.sync()
+        drawn = dict(backend.generate(requests, params, []))
+        return [drawn[number].logprobs for number in range(len(requests))]
+
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=1e-3)
+    for _ in range(4):
+        before = rollout()
+    captures = backend.captures
+    changed = 0
+    for _ in range(ADAMW_STEPS):
+        for weight in weights:
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+        after = rollout()
+        changed += after != before
+        before = after
+    optimizer.zero_grad()
+    found = {"adamw_steps": ADAMW_STEPS, "captures": backend.captures - captures, "rollouts_that_follow": changed}
+    print(f"{ADAMW_STEPS} steps of AdamW, a rollout after each: {found['captures']} captures, {changed} followed")
+    return found
+
+
+def matmul_prompts(tokenizer) -> list[list[int]]:
+    """Different prompts of the matmul task, as many as the largest batch."""
+    harmony = Harmony(tokenizer)
+    dataset = get_task("matmul").dataset("monitor", max(BATCHES), seed=1)
+    prompts = [harmony.render(prompt) for prompt in dataset["prompt"]]
+    assert len(set(map(tuple, prompts))) == len(prompts)
+    return prompts
+
+
+def both_conditions(model: nn.Module, tokenizer, profile: Profile, work: Work) -> dict:
+    """Compare without an adapter; then put one on, compare again, and train it."""
+    parts = []
+    for condition in CONDITIONS:
+        if condition == "adapter":
+            model = adapted(model, profile.lora_r)
+        restart_peaks()
+        backend, found = compare(model, tokenizer, condition, work)
+        if model.device.type == "cuda":
+            found["reads"] = [step_reads(model, tokenizer, backend.cache, batch, work) for batch in BATCHES]
+        if condition == "adapter":
+            found["training"] = captures_of_training(model, backend, work.prompts)
+        found["captures"] = backend.captures
+        if model.device.type == "cuda":
+            found["memory"] = peaks()
+        parts.append(found)
+        del backend  # with its buffers and graphs
+    lengths = sorted(map(len, work.prompts))
+    return {
+        "dtype": profile.dtype,
+        "lora_r": profile.lora_r,
+        "prompt_tokens": [lengths[0], lengths[-1]],
+        "tokens": work.tokens,
+        "rounds": work.rounds,
+        "conditions": parts,
+    }
+
+
+def restart_peaks() -> None:
+    """Let the GPU's peaks count anew from here, without what nobody uses any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peaks() -> dict[str, int]:
+    """Bytes of the GPU's memory at the most."""
+    return {
+        "max_allocated": torch.cuda.max_memory_allocated(),
+        "max_reserved": torch.cuda.max_memory_reserved(),
+    }
+
+
+def random_20b(layers: int, profile: Profile) -> nn.Module:
+    """gpt-oss-20b's shape in random bytes, with so many layers."""
+    config = GptOssConfig(num_hidden_layers=layers, num_local_experts=32)
+    model = empty_model(config, profile)
+    generator = torch.Generator("cuda").manual_seed(0)
+    for name, weight in list(model.named_parameters()):
+        if weight.dtype == torch.uint8:
+            low, high = (118, 124) if name.endswith("_scales") else (0, 256)
+            tensor = torch.randint(low, high, weight.shape, dtype=torch.uint8, device="cuda", generator=generator)
+        else:
+            tensor = torch.randn(weight.shape, device="cuda", generator=generator, dtype=torch.float16)
+            tensor.mul_(0.02).add_(1 if "norm" in name else 0)
+        _place(model, name, tensor.cpu() if "embed_tokens" in name else tensor, profile)
+        del tensor
+    model.to("cuda").requires_grad_(False)
+    set_attention(model, "auto")
+    return model.eval()
+
+
+def copy_speed() -> float:
+    """Bytes a second that a copy on the GPU reads and writes."""
+    source = torch.zeros(GIB // 4, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    for _ in range(3):
+        target.copy_(source)
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(20):
+        target.copy_(source)
+    torch.cuda.synchronize()
+    return 20 * 2 * source.nbytes / (time.perf_counter() - started)
+
+
+def experts_hit(model: nn.Module, tokenizer, prompts: list[list[int]]) -> float:
+    """How many experts of a layer a decoding step reads, on average: `generate` runs eight tokens and they are seen."""
+    counts = []
+
+    def note(_, arguments: tuple) -> None:
+        hidden, indices = arguments[:2]
+        if len(hidden) == len(prompts):  # decoding, where a row has one token
+            counts.append(indices.unique().numel())
+
+    hooks = [module.register_forward_pre_hook(note) for module in model.modules() if isinstance(module, PackedExperts)]
+    generate(model, tokenizer, {}, prompts, 8, 0, 1.0)
+    for hook in hooks:
+        hook.remove()
+    return statistics.mean(counts)
+
+
+def step_reads(model: nn.Module, tokenizer, cache: RolloutCache, batch: int, work: Work) -> dict[str, float]:
+    """Bytes that one decoding step has to read: each weight once, of the experts those that are hit, and the cache."""
+    prompts = work.prompts[:batch]
+    hit = experts_hit(model, tokenizer, prompts)
+    share = hit / base_model(model).config.num_local_experts
+    read = {"experts": 0.0, "adapter": 0.0, "head": 0.0, "attention and the rest": 0.0, "cache": 0.0}
+    for name, weight in model.named_parameters():
+        part = "adapter" if "lora_" in name else "experts"
+        if ".experts." in name:
+            read[part] += share * weight.nbytes
+        elif "lm_head" in name or part == "adapter":
+            read["head" if "lm_head" in name else part] += weight.nbytes
+        elif "embed_tokens" not in name:  # of which a row needs one row
+            read["attention and the rest"] += weight.nbytes
+    length = statistics.mean(map(len, prompts)) + work.tokens / 2
+    for layer in cache.layers:
+        read["cache"] += batch * 2 * layer.keys[0, :, 0].nbytes * min(length, layer.capacity)
+    return {"rows": batch, "experts_hit": hit, "bytes": sum(read.values()), **read}
+
+
+def run_on_cpu(rounds: int, tokens: int, is_compiled: bool) -> dict:
+    """The embedded model in fp32."""
+    profile = replace(PROFILES["tiny"], dense="fp32")
+    model, tokenizer = load_model(profile=profile)
+    work = Work(matmul_prompts(tokenizer), tokens, rounds, is_compiled)
+    return {"tiny": both_conditions(model, tokenizer, profile, work)}
+
+
+def run_on_gpu(rounds: int, tokens: int, layers: int) -> dict:
+    """The embedded model as a T4 keeps it, then gpt-oss-20b's shape."""
+    speed = copy_speed()
+    profile = replace(PROFILES["t4"], dense="fp16")
+    small = replace(profile, model=PROFILES["tiny"].model, lora_r=PROFILES["tiny"].lora_r)
+    model, tokenizer = load_model(profile=small)
+    work = Work(matmul_prompts(tokenizer), tokens, rounds)
+    found = {"tiny": both_conditions(model, tokenizer, small, work)}
+    del model
+    restart_peaks()
+    model = random_20b(layers, profile)
+    memory = peaks()
+    torch.manual_seed(0)
+    prompts = torch.randint(0, 199_000, (max(BATCHES), LARGE_PROMPT)).tolist()
+    large = both_conditions(model, tokenizer, profile, Work(prompts, LARGE_TOKENS, rounds))
+    for part in large["conditions"]:
+        add_shares(part, speed)
+    found["20b in random bytes"] = {"layers": layers, "memory_of_making": memory, **large}
+    return {"copy_bytes_per_s": speed, **found}
+
+
+def add_shares(part: dict, speed: float) -> None:
+    """Add to the rows of ours what they read a second, as a share of a copy's speed, and print it."""
+    ours = {row["rows"]: row for row in part["rows"] if row["contestant"] == OURS}
+    for read in part["reads"]:
+        row = ours[read["rows"]]
+        row["share_of_copy"] = read["bytes"] / (row["step_ms"] / 1e3) / speed
+        print(
+            f"{part['condition']}, {read['rows']} rows: {read['bytes'] / 1e9:.2f} GB a step, "
+            f"{read['experts_hit']:.1f} experts a layer, {row['share_of_copy']:.0%} of a copy's speed"
+        )
+    print({name: f"{size / GIB:.2f} GiB" for name, size in part["memory"].items()}, f"{part['captures']} captures")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tokens", type=int, default=128, help="of a completion of the embedded model")
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch on the CPU")
+    parser.add_argument("--compile", action="store_true", help="run a compiled `generate`, too (CPU)")
+    parser.add_argument("--layers", type=int, default=24, help="of the large model")
+    parser.add_argument("--cap-gib", type=float, help="of GPU memory that PyTorch may take")
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.cap_gib:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, arguments.cap_gib * GIB / total))
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    result = {
+        "hardware": hardware(),
+        "versions": versions(),
+        "device": arguments.device,
+        "threads": arguments.threads,
+        "cap_gib": arguments.cap_gib,
+    }
+    print(result["hardware"], result["versions"], f"{arguments.threads} threads")
+    if arguments.device == "cpu":
+        result |= run_on_cpu(arguments.rounds, arguments.tokens, arguments.compile)
+    else:
+        result |= run_on_gpu(arguments.rounds, arguments.tokens, arguments.layers)
+    if arguments.out:
+        write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
