@@ -175,16 +175,16 @@ def _grouped_forward(hidden, indices, weights, experts, lora):
     tokens = pairs // indices.shape[1]
     numbers = torch.arange(count)
     ends = torch.searchsorted(expert_of_pair, numbers, right=True).int()  # of each expert's pairs, [E]
-    is_own = expert_of_pair[:, None] == numbers  # [P, E]
+    is_own = (expert_of_pair[:, None] == numbers).float()  # [P, E]
 
     x = hidden[tokens]  # [P, H]
     wide = F.grouped_mm(x, experts.gate_up, offs=ends)  # [P, 2I]
-    wide += experts.gate_up_bias[expert_of_pair]
+    wide.addmm_(is_own, experts.gate_up_bias)
     if lora:
         _add_low_rank(wide, x, lora.gate_up_A, lora.gate_up_B, is_own, lora.scaling)
     inside = swiglu(wide, experts.alpha, experts.limit)  # [P, I]
     out = F.grouped_mm(inside, experts.down, offs=ends)  # [P, H]
-    out += experts.down_bias[expert_of_pair]
+    out.addmm_(is_own, experts.down_bias)
     if lora:
         _add_low_rank(out, inside, lora.down_A, lora.down_B, is_own, lora.scaling)
     out *= weights.flatten()[pairs, None]
@@ -194,7 +194,7 @@ def _grouped_forward(hidden, indices, weights, experts, lora):
 def _add_low_rank(out, x, a, b, is_own, scaling):
     """Add scaling * B A x to out, with the A [E, r, in] and B [E, out, r] of each row's own expert, in place.
 
-    x: [P, in]. out: [P, out]. is_own: bool [P, E]. The ranks are few, so one product with the A of all experts and one
+    x: [P, in]. out: [P, out]. is_own: fp32 [P, E], 1 or 0. The ranks are few, so one product with the A of all experts and one
     with all B, where the other experts' part is zero, take less time than a product an expert.
     """
     rank = a.shape[1]

@@ -32,11 +32,6 @@ class LowRank:
     scaling: float
     start: int
 
-    def add_to(self, out: Tensor, x: Tensor) -> None:
-        """Add scaling * x A' B' to the adapter's columns of `out`, in place. out: fp32 [N, >= start + out]."""
-        columns = out[:, self.start : self.start + len(self.b)]
-        columns.addmm_(x @ self.a.T, self.b.T, alpha=self.scaling)
-
 
 @dataclass(frozen=True)
 class Projection:
@@ -54,8 +49,12 @@ class Projection:
         if not self.adapters:
             return out
         wide = out.to(torch.promote_types(out.dtype, torch.float32))
-        for adapter in self.adapters:
-            adapter.add_to(wide, x)
+        together = torch.cat([adapter.a for adapter in self.adapters])  # [sum of r, in]
+        ranks = [adapter.a.shape[0] for adapter in self.adapters]
+        lows = (x @ together.T).split(ranks, -1)  # [N, r] each
+        for adapter, low in zip(self.adapters, lows, strict=True):
+            columns = wide[:, adapter.start : adapter.start + adapter.b.shape[0]]
+            columns.addmm_(low, adapter.b.T, alpha=adapter.scaling)
         return wide.to(out.dtype)
 
 
