@@ -52,6 +52,7 @@ bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and 
 	@$(PYTHON) -m pytest tests/gpu -s
 	@$(PYTHON) -m tests.benchmarks.experts --device cuda --out tests/benchmarks/results/experts-gpu.json
 	@$(PYTHON) -m tests.benchmarks.attention --device cuda --out tests/benchmarks/results/attention-gpu.json
+	@$(PYTHON) -m tests.benchmarks.rollout --device cuda --cap-gib 14.2 --out tests/benchmarks/results/rollout-gpu.json
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .

@@ -10,7 +10,8 @@ The baseline is `generate` without log-probabilities, which the captured backend
 call it that is known to us runs first: the project's model, and on the CPU stock transformers with each implementation
 of the experts, under stock PEFT where there is an adapter; each with the growing and with the static cache. The
 quickest two go on into the rounds, and the quicker of them there is the baseline. In each round every contestant runs
-once, in turn; ratios are of calls of one round. Before, all contestants decode greedily, and must give the same tokens.
+once, in turn; ratios are of calls of one round, by the clock and by the processor's time. Before that, all contestants
+decode greedily, and must give the same tokens.
 
 The prompts all differ, so that each is prefilled on both sides. In training the captured backend has less to do, as it
 prefills the prompt of a group once.
@@ -95,6 +96,23 @@ class Contestant(NamedTuple):
 
     name: str
     draw: Callable[[list[list[int]], int, int, float], list[list[int]]]
+
+
+class Cost(NamedTuple):
+    """Milliseconds of a call.
+
+    ms: by the clock. host_ms: of the processor, which other processes on the same cores change less.
+    """
+
+    ms: float
+    host_ms: float
+
+
+class Round(NamedTuple):
+    """What one contestant took in one round."""
+
+    whole: Cost
+    one_token: Cost
 
 
 def generate(
@@ -221,15 +239,16 @@ def top_two_gap(model: nn.Module, ids: list[int]) -> float:
     return best - second
 
 
-def timed(contestant: Contestant, prompts: list[list[int]], tokens: int, seed: int) -> float:
-    """Seconds of one call, every row of which must have as many tokens as were asked for."""
+def timed(contestant: Contestant, prompts: list[list[int]], tokens: int, seed: int) -> Cost:
+    """Cost of one call, every row of which must have as many tokens as were asked for."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    started = time.perf_counter()
+    started = time.perf_counter(), time.process_time()
     drawn = contestant.draw(prompts, tokens, seed, 1.0)
-    seconds = time.perf_counter() - started  # the tokens are on the host, so nothing is left to wait for
+    # the tokens are on the host, so nothing is left to wait for
+    cost = Cost(1e3 * (time.perf_counter() - started[0]), 1e3 * (time.process_time() - started[1]))
     assert [len(row) for row in drawn] == [tokens] * len(prompts), contestant.name
-    return seconds
+    return cost
 
 
 def first_pass(contestants: list[Contestant], prompts: list[list[int]], tokens: int) -> dict[str, dict]:
@@ -246,51 +265,47 @@ def first_pass(contestants: list[Contestant], prompts: list[list[int]], tokens: 
             if contestant.name in refused or (times[1:] and min(times[1:]) > 2 * best and contestant.name != OURS):
                 continue
             try:
-                times.append(1e3 * timed(contestant, prompts, tokens, number))
+                times.append(timed(contestant, prompts, tokens, number).ms)
             except (RuntimeError, ValueError, TypeError) as error:  # too little memory is a RuntimeError
                 refused[contestant.name] = {"not_run": first_line(error)}
     ran = {name: {"first_ms": times[0], "best_ms": min(times[1:])} for name, times in taken.items() if times[1:]}
     return ran | refused
 
 
-def play(
-    contestants: list[Contestant], prompts: list[list[int]], tokens: int, rounds: int
-) -> dict[str, list[tuple[float, float]]]:
-    """Map names to the seconds of `(a whole call, a call of one token)` in each round.
-
-    Another contestant begins each round.
-    """
+def play(contestants: list[Contestant], prompts: list[list[int]], tokens: int, rounds: int) -> dict[str, list[Round]]:
+    """Let all run in turn, and another begin in each round: a whole call each, and one of one token."""
     found = {contestant.name: [] for contestant in contestants}
     for number in range(rounds):
         start = number % len(contestants)
         for contestant in contestants[start:] + contestants[:start]:
-            whole, one = (timed(contestant, prompts, count, 10 + number) for count in (tokens, 1))
-            found[contestant.name].append((whole, one))
+            costs = [timed(contestant, prompts, count, FIRST_CALLS + number) for count in (tokens, 1)]
+            found[contestant.name].append(Round(*costs))
     return found
 
 
-def summary(
-    name: str, taken: list[tuple[float, float]], ours: list[tuple[float, float]], batch: int, tokens: int
-) -> dict:
+def summary(name: str, taken: list[Round], ours: list[Round], batch: int, tokens: int) -> dict:
     """One row of the table.
 
     step_ms: of a decoding step, from the second token to the last. times_ours: a call's time over that of ours in the
-    same round.
+    same round; host_times_ours: the same of the processor's time.
     """
-    wholes = [whole for whole, _ in taken]
-    steps = [(whole - one) / (tokens - 1) for whole, one in taken]
-    ratios = [whole / mine for whole, (mine, _) in zip(wholes, ours, strict=True)]
-    median = statistics.median(wholes)
+    ratios = [mine.whole.ms / theirs.whole.ms for mine, theirs in zip(taken, ours, strict=True)]
+    host_ratios = [mine.whole.host_ms / theirs.whole.host_ms for mine, theirs in zip(taken, ours, strict=True)]
+    call_ms = statistics.median(one.whole.ms for one in taken)
     return {
         "contestant": name,
-        "call_ms": 1e3 * median,
-        "call_ms_lowest": 1e3 * min(wholes),
-        "one_token_ms": 1e3 * statistics.median(one for _, one in taken),
-        "step_ms": 1e3 * statistics.median(steps),
-        "tokens_per_s": batch * tokens / median,
+        "call_ms": call_ms,
+        "call_ms_lowest": min(one.whole.ms for one in taken),
+        "one_token_ms": statistics.median(one.one_token.ms for one in taken),
+        "step_ms": statistics.median((one.whole.ms - one.one_token.ms) / (tokens - 1) for one in taken),
+        "tokens_per_s": 1e3 * batch * tokens / call_ms,
         "times_ours": statistics.median(ratios),
         "times_ours_lowest": min(ratios),
         "times_ours_highest": max(ratios),
+        "host_ms": statistics.median(one.whole.host_ms for one in taken),
+        "host_times_ours": statistics.median(host_ratios),
+        "host_times_ours_lowest": min(host_ratios),
+        "host_times_ours_highest": max(host_ratios),
     }
 
 
@@ -338,6 +353,10 @@ def quickest(contestants: list[Contestant], costs: dict[str, dict]) -> list[Cont
 
 def show(condition: str, rows: list[dict]) -> None:
     """Print the table of one batch."""
+
+    def with_range(row: dict, name: str) -> str:
+        return f"{row[name]:.2f} ({row[f'{name}_lowest']:.2f} to {row[f'{name}_highest']:.2f})"
+
     shown = [
         (
             row["rows"],
@@ -346,11 +365,12 @@ def show(condition: str, rows: list[dict]) -> None:
             f"{row['one_token_ms']:.1f}",
             f"{row['step_ms']:.2f}",
             round(row["tokens_per_s"]),
-            f"{row['times_ours']:.2f} ({row['times_ours_lowest']:.2f} to {row['times_ours_highest']:.2f})",
+            with_range(row, "times_ours"),
+            with_range(row, "host_times_ours"),
         )
         for row in rows
     ]
-    header = ["rows", condition, "ms a call", "one token", "ms a step", "tokens/s", "times ours"]
+    header = ["rows", condition, "ms a call", "one token", "ms a step", "tokens/s", "times ours", "processor's time"]
     print(text_table(shown, header), flush=True)
 
 

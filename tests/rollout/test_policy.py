@@ -32,7 +32,9 @@ def load(targets=("attention", "experts"), **changes):
     changes = {"dense": "fp32", **changes}
     model, tokenizer = load_model(profile=replace(PROFILES["tiny"], **changes))
     torch.manual_seed(0)
-    return (train_like(add_lora(model, r=8, alpha=16, targets=targets)) if targets else model), tokenizer
+    if targets:
+        model = train_like(add_lora(model, r=8, alpha=16, targets=targets))
+    return model, tokenizer
 
 
 def engine_over(model, tokenizer, **settings):
@@ -44,12 +46,14 @@ def answers(completions):
 
 
 def differences(model, completions, temperature=1.0):
-    """|the sampler's log-probability - the trainer's| of every token, and the policy's mean entropy."""
+    """|the sampler's log-probability - the trainer's| of every token."""
     with torch.no_grad():
         logprobs, entropy, mask = policy_logprobs(model, completions, temperature)
+    assert mask.sum(1).tolist() == [len(completion.token_ids) for completion in completions]
+    assert (entropy[mask > 0] >= -1e-6).all()
     sampled = torch.nn.utils.rnn.pad_sequence([torch.tensor(c.logprobs) for c in completions], batch_first=True)
     assert logprobs.shape == sampled.shape
-    return (logprobs - sampled).abs()[mask > 0], float((entropy * mask).sum() / mask.sum())
+    return (logprobs - sampled).abs()[mask > 0]
 
 
 @torch.no_grad()
@@ -78,10 +82,10 @@ def test_sampler_and_trainer_agree_on_every_token(prompts, backend, temperature,
     model, tokenizer = load(dense=dense)
     completions = engine_over(model, tokenizer, backend=backend).generate(prompts, SamplingParams(100, temperature))
     assert sum(len(completion.token_ids) for completion in completions) > 200
-    gap, entropy = differences(model, completions, temperature)
+    gap = differences(model, completions, temperature)
     with model.disable_adapter():
-        from_base, base_entropy = differences(model, completions, temperature)
-    assert from_base.max() > 0.1 and abs(entropy - base_entropy) > 0.01  # the adapter makes another policy
+        from_base = differences(model, completions, temperature)
+    assert from_base.max() > 0.5 and from_base.mean() > 5e-3  # the adapter makes another policy
     assert gap.max() < 5e-5 and gap.mean() < 1e-5
     assert errors(model, completions, temperature).max() < (1e-5 if backend == "captured" else 2e-5)
 
@@ -109,11 +113,11 @@ def test_they_agree_in_sixteen_bits(prompts, changes, most, targets):
     model, tokenizer = load(targets, **changes)
     engine = engine_over(model, tokenizer)
     completions = engine.generate(prompts, SamplingParams(60, seed=2))
-    gap, _ = differences(model, completions)
+    gap = differences(model, completions)
     assert gap.mean() < most and gap.median() < 1e-5
     if targets:
         with model.disable_adapter():
-            assert differences(model, completions)[0].mean() > 10 * most
+            assert differences(model, completions).mean() > 10 * most
 
 
 @pytest.mark.parametrize("uses", [0, 10**9], ids=["traced", "eager"])
@@ -163,11 +167,10 @@ def test_an_optimizer_step_shows_in_the_next_rollout(prompts, monkeypatch, dense
     assert errors(model, after, 1.3).max() < 1e-5
 
 
-@pytest.mark.parametrize("dense", ["fp32", "nf4"])
-def test_merged_adapters(prompts, monkeypatch, dense):
+def test_merged_adapters(prompts, monkeypatch):
     """Merging changes the base's bytes in place, and may do so twice: with other values, at the same address."""
     monkeypatch.setattr(captured, "USES_BEFORE_TRACE", 0)
-    model, tokenizer = load(dense=dense)
+    model, tokenizer = load()
     params = SamplingParams(30, seed=1)
     engine = engine_over(model, tokenizer)
     before = engine.generate(prompts, params)
@@ -178,8 +181,7 @@ def test_merged_adapters(prompts, monkeypatch, dense):
         model.unmerge_adapter()
         again = engine.generate(prompts, params)
         assert errors(model, again).max() < 1e-5
-        if dense == "fp32":
-            assert answers(before) == answers(merged) == answers(again)
+        assert answers(before) == answers(merged) == answers(again)
         train_like(model, seed=1)  # other values, so that the next merge is another
         before = engine.generate(prompts, params)
         assert answers(before) != answers(again)
@@ -194,7 +196,7 @@ def test_another_adapter(prompts):
     kept = {name: weight.clone() for name, weight in get_peft_model_state_dict(model).items()}
 
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "experts"]
-    config = LoraConfig(r=2, lora_alpha=64, task_type="CAUSAL_LM", target_modules=modules)
+    config = LoraConfig(r=2, lora_alpha=4, task_type="CAUSAL_LM", target_modules=modules)
     model.add_adapter("other", register_experts(config))
     model.set_adapter("other")
     train_like(model, seed=3)
