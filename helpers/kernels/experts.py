@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Up to so many tokens the packed bytes are multiplied as they are; above, an expert is unpacked first.
 DECODE_TOKENS = 64
+#: On the CPU, up to so many pairs of a token and an expert the adapters of all experts are multiplied together.
+FEW_PAIRS = 128
 
 
 class Packed(NamedTuple):
@@ -181,22 +183,27 @@ def _grouped_forward(hidden, indices, weights, experts, lora):
     wide = F.grouped_mm(x, experts.gate_up, offs=ends)  # [P, 2I]
     wide.addmm_(is_own, experts.gate_up_bias)
     if lora:
-        _add_low_rank(wide, x, lora.gate_up_A, lora.gate_up_B, is_own, lora.scaling)
+        _add_low_rank(wide, x, lora.gate_up_A, lora.gate_up_B, is_own, ends, lora.scaling)
     inside = swiglu(wide, experts.alpha, experts.limit)  # [P, I]
     out = F.grouped_mm(inside, experts.down, offs=ends)  # [P, H]
     out.addmm_(is_own, experts.down_bias)
     if lora:
-        _add_low_rank(out, inside, lora.down_A, lora.down_B, is_own, lora.scaling)
+        _add_low_rank(out, inside, lora.down_A, lora.down_B, is_own, ends, lora.scaling)
     out *= weights.flatten()[pairs, None]
     return torch.zeros_like(hidden).index_add_(0, tokens, out)
 
 
-def _add_low_rank(out, x, a, b, is_own, scaling):
+def _add_low_rank(out, x, a, b, is_own, ends, scaling):
     """Add scaling * B A x to out, with the A [E, r, in] and B [E, out, r] of each row's own expert, in place.
 
-    x: [P, in]. out: [P, out]. is_own: fp32 [P, E], 1 or 0. The ranks are few, so one product with the A of all experts and one
-    with all B, where the other experts' part is zero, take less time than a product an expert.
+    x: [P, in], sorted by expert. out: [P, out]. is_own: fp32 [P, E], 1 or 0. ends: int32 [E], of each expert's rows.
+    For few rows one product with the A of all experts and one with all B, where the other experts' part is zero, take
+    less time than a product an expert.
     """
+    if len(x) > FEW_PAIRS:
+        low = F.grouped_mm(x, a.mT, offs=ends)  # [P, r]
+        out.add_(F.grouped_mm(low, b.mT, offs=ends), alpha=scaling)
+        return
     rank = a.shape[1]
     low = x @ a.flatten(0, 1).T  # [P, E * r]
     low = low.unflatten(1, (-1, rank)) * is_own[:, :, None]  # [P, E, r]

@@ -17,7 +17,8 @@ The prompts all differ, so that each is prefilled on both sides. In training the
 prefills the prompt of a group once.
 
 For information only: the project's TransformersBackend, and with --compile stock transformers compiled by `generate`.
-On the CPU that takes a private switch and a minute for each number of rows, and it does not run under PEFT.
+On the CPU that takes a private switch and, the first time, a minute for each number of rows; it does not run under
+PEFT.
 
 On the CPU the embedded model in fp32. On a GPU the embedded model as the profile "t4" keeps it, and then gpt-oss-20b's
 shape in random bytes: besides the times the bytes that a step reads against the speed of a copy, the memory, and the
@@ -289,8 +290,8 @@ def summary(name: str, taken: list[Round], ours: list[Round], batch: int, tokens
     step_ms: of a decoding step, from the second token to the last. times_ours: a call's time over that of ours in the
     same round; host_times_ours: the same of the processor's time.
     """
-    ratios = [mine.whole.ms / theirs.whole.ms for mine, theirs in zip(taken, ours, strict=True)]
-    host_ratios = [mine.whole.host_ms / theirs.whole.host_ms for mine, theirs in zip(taken, ours, strict=True)]
+    ratios = [one.whole.ms / own.whole.ms for one, own in zip(taken, ours, strict=True)]
+    host_ratios = [one.whole.host_ms / own.whole.host_ms for one, own in zip(taken, ours, strict=True)]
     call_ms = statistics.median(one.whole.ms for one in taken)
     return {
         "contestant": name,
@@ -336,8 +337,8 @@ def compare(model: nn.Module, tokenizer, condition: str, work: Work) -> tuple[Ca
         first_pass([ours], prompts, work.tokens)  # until every step is captured
         captures = backend.captures
         taken = play([ours, *quick, *information], prompts, work.tokens, work.rounds)
-        rows = {name: summary(name, seconds, taken[OURS], batch, work.tokens) for name, seconds in taken.items()}
-        baseline = min((way.name for way in quick), key=lambda name: rows[name]["call_ms"])
+        rows = {name: summary(name, costs, taken[OURS], batch, work.tokens) for name, costs in taken.items()}
+        baseline = min((way.name for way in quick), key=lambda name: rows[name]["call_ms"], default=None)
         rows[OURS]["captured_in_the_rounds"] = backend.captures - captures
         new = [{"rows": batch, "is_baseline": name == baseline} | row for name, row in rows.items()]
         found["rows"] += new
@@ -582,7 +583,8 @@ def main() -> None:
     parser.add_argument("--cap-gib", type=float, help="of GPU memory that PyTorch may take")
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    if arguments.device == "cpu":
+        torch.set_num_threads(arguments.threads)
     if arguments.cap_gib:
         total = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, arguments.cap_gib * GIB / total))
@@ -593,10 +595,10 @@ def main() -> None:
         "hardware": hardware(),
         "versions": versions(),
         "device": arguments.device,
-        "threads": arguments.threads,
+        "threads": torch.get_num_threads(),
         "cap_gib": arguments.cap_gib,
     }
-    print(result["hardware"], result["versions"], f"{arguments.threads} threads")
+    print(result["hardware"], result["versions"], f"{result['threads']} threads")
     if arguments.device == "cpu":
         result |= run_on_cpu(arguments.rounds, arguments.tokens, arguments.compile)
     else:
