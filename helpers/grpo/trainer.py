@@ -225,6 +225,7 @@ class GRPOTrainer:
         prompts = self.train_dataset.select(chosen)
         seed = random_seed("training", args.seed, step)
         params = SamplingParams(args.max_completion_length, args.temperature, seed=seed)
+        self._note_progress(0, len(prompts) * args.num_generations)
         try:
             completions = self.engine.generate(prompts["prompt"], params, args.num_generations, self._note_progress)
         finally:

@@ -154,10 +154,15 @@ def routed_forward(
         from helpers.kernels import mxfp4_triton
 
         return mxfp4_triton.decode(hidden, indices, weights, experts, lora, workspace)
-    is_dense_fp32 = isinstance(experts.gate_up, Tensor) and experts.gate_up.dtype == torch.float32
-    if is_dense_fp32 and not hidden.is_cuda:
+    if runs_grouped(experts):
         return _grouped_forward(hidden, indices, weights, experts, lora)
     return expert_forward(hidden, indices, weights, experts, lora)
+
+
+def runs_grouped(experts: ExpertWeights) -> bool:
+    """True for dense fp32 experts on the CPU, whose products are grouped: the host reads no size from a tensor."""
+    gate_up = experts.gate_up
+    return isinstance(gate_up, Tensor) and gate_up.dtype == torch.float32 and not gate_up.is_cuda
 
 
 def workspace_for(experts: ExpertWeights, tokens: int, top_k: int) -> "Workspace | None":

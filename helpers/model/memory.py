@@ -31,8 +31,9 @@ MOST_COMPLETIONS = 128
 RESIDENT = (
     "experts", "attention", "head", "embedding", "biases, norms, router, sinks", "dequantise scratch",
     "LoRA", "LoRA gradients", "optimizer", "KV cache, full layers", "KV cache, sliding layers",
+    "a step of decoding",
 )  # fmt: skip
-ROLLOUT = ("prefill or a step of decoding",)
+ROLLOUT = ("prefill",)
 UPDATE = ("activations", "logits tile")
 
 
@@ -293,7 +294,7 @@ def _adapter(profile: Profile, config: "GptOssConfig") -> dict[str, int]:
 
 
 def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> dict[str, int]:
-    """Bytes of the cache, and of a prefill or a step of decoding."""
+    """Bytes of the cache, of a prefill, and of a step of decoding, whose memory a captured CUDA graph keeps."""
     heads = config.num_attention_heads
     _, keys = _attention_widths(config)
     cached_of_a_token = 2 * keys * BYTES[profile.dtype]  # in one layer
@@ -308,11 +309,11 @@ def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) 
     scores = 4 * batch * length * heads * 4
     # logits in fp32, probabilities and their sums in fp64
     over_vocabulary = batch * config.vocab_size * (4 + 8 + 8)
-    step = scores + over_vocabulary
     return {
         "KV cache, full layers": full_layers * cached_of_a_token * (1 + length) * rows,
         "KV cache, sliding layers": sliding_layers * cached_of_a_token * (1 + sliding_length) * rows,
-        "prefill or a step of decoding": max(prefill, step),
+        "prefill": prefill,
+        "a step of decoding": scores + over_vocabulary,
     }
 
 

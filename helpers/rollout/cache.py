@@ -71,11 +71,18 @@ class RolloutCache:
 
     def copy_row(self, source: int, targets: list[int], length: int) -> None:
         """Copy the first `length` positions of a row to other rows."""
+        if not targets:
+            return
+        rows = torch.tensor(targets, device=self.layers[0].keys.device)
         for layer in self.layers:
             places = layer.filled(length)
             for buffer in (layer.keys, layer.values):
-                for target in targets:
-                    buffer[target, :, :places].copy_(buffer[source, :, :places])
+                buffer[rows, :, :places] = buffer[source, :, :places]
+
+    def clear(self) -> None:
+        """Set everything to zero: a NaN that a rollout has left would reach the next one through hidden places."""
+        for buffer in self.buffers():
+            buffer.zero_()
 
     def buffers(self) -> list[Tensor]:
         """Keys and values of every layer."""

@@ -35,7 +35,7 @@ def capture_graph(step: Callable[[], None], rows: Rows, pool: tuple) -> Callable
     """Capture a step as a CUDA graph; the rows stay as they are. Returns what replays it.
 
     It runs twice before, as capture wants kernels compiled and libraries initialised. A step that starts from the same
-    rows writes the same keys and values again, so the cache is none the worse for it. pool: from
+    rows writes the same keys and values again, so it does no harm to the cache. pool: from
     `torch.cuda.graph_pool_handle`, shared by graphs that never run at the same time.
     """
     before = rows.state()
@@ -47,7 +47,8 @@ def capture_graph(step: Callable[[], None], rows: Rows, pool: tuple) -> Callable
             rows.restore(before)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
+    # other threads, a display or a loader, may go on using CUDA
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         step()
     return graph.replay
 

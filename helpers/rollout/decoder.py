@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the sequences that are decoded together have reached. Every field has one entry a row.
+    """What the sequences that are decoded together have reached.
 
-    Attributes:
+    Attributes, one entry a row where nothing else is said:
         tokens: int64, the last token of each row, which the next step reads.
         positions: int64, where it stands.
         is_live: bool, the row is not finished.
@@ -96,6 +96,10 @@ class Rows:
         """Go back to a `state`."""
         for buffer, value in zip(self.changing(), state, strict=True):
             buffer.copy_(value)
+
+    def inputs(self) -> list[Tensor]:
+        """Every tensor here whose values may change between two steps."""
+        return [*self.changing(), self.keys, self.is_stop, *self.params]
 
     def changing(self) -> list[Tensor]:
         """What `decode_step` changes."""
@@ -208,8 +212,8 @@ def prefill(
         q, k, v = (part.unflatten(0, (count, width)).transpose(1, 2) for part in qkv)  # [n, heads, T, D]
         seen = _seen_before(buffers, start)
         earlier = buffers.places_of(seen)
-        keys = torch.cat([buffers.keys[rows][:, :, earlier], k], 2)  # [n, Hkv, seen + T, D]
-        values = torch.cat([buffers.values[rows][:, :, earlier], v], 2)
+        keys = torch.cat([_at(buffers.keys, rows, earlier), k], 2)  # [n, Hkv, seen + T, D]
+        values = torch.cat([_at(buffers.values, rows, earlier), v], 2)
         if buffers.window not in masks:
             masks[buffers.window] = AttentionMask(
                 count, width, len(seen) + width, window=buffers.window, q_offset=len(seen), device=tokens.device
@@ -222,6 +226,11 @@ def prefill(
 
         normed = F.rms_norm(x, [weights.hidden_size], layer.expert_norm, weights.eps)
         x = x + _routed_experts(weights, layer, normed, None)
+
+
+def _at(buffer: Tensor, rows: list[int], places: slice | list[int]) -> Tensor:
+    """Some places of some rows, [n, Hkv, places, D]."""
+    return torch.stack([buffer[row][:, places] for row in rows])
 
 
 def _seen_before(buffers: LayerCache, start: int) -> range:

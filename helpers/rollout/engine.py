@@ -12,7 +12,7 @@ from helpers.rollout.backends.transformers import TransformersBackend
 from helpers.rollout.completion import Completion
 from helpers.rollout.harmony import Harmony
 from helpers.rollout.random_streams import stream_key
-from helpers.rollout.sampling import SamplingParams
+from helpers.rollout.sampling import SamplingParams, check_whole
 from helpers.rollout.weights import problem_with
 from helpers.runtime import UserError
 
@@ -39,9 +39,8 @@ class RolloutEngine:
         chat_template_kwargs: dict | None = None,
         backend: str | Backend = "auto",
     ):
-        for name, value in (("max_batch_size", max_batch_size), ("max_length", max_length)):
-            if not isinstance(value, int) or value < 1:
-                raise UserError(f"{name} must be a whole number from 1 on; got {value!r}.")
+        check_whole("max_batch_size", max_batch_size, 1)
+        check_whole("max_length", max_length, 1)
         self.harmony = Harmony(tokenizer)
         self.max_length = max_length
         self.chat_template_kwargs = chat_template_kwargs or {}
@@ -80,13 +79,14 @@ class RolloutEngine:
         requests = self._requests(prompts, params, num_generations)
         stop_ids = [*self.harmony.stop_ids, *params.stop_token_ids]
         self.backend.sync()
-        return self._completions(requests, params, stop_ids)
+        drawn = self.backend.generate(requests, params, stop_ids)
+        return self._completions(requests, drawn, stop_ids)
 
     def _completions(
-        self, requests: Sequence[Request], params: SamplingParams, stop_ids: list[int]
+        self, requests: Sequence[Request], drawn: Iterator[tuple[int, Drawn]], stop_ids: list[int]
     ) -> Iterator[tuple[int, Completion]]:
-        for number, drawn in self.backend.generate(requests, params, stop_ids):
-            yield number, self._completion(requests[number].prompt_ids, drawn, stop_ids)
+        for number, tokens in drawn:
+            yield number, self._completion(requests[number].prompt_ids, tokens, stop_ids)
 
     def prompt_length(self, prompt: str | list[dict]) -> int:
         """Return the tokens of a prompt as it will be rendered."""
@@ -96,8 +96,7 @@ class RolloutEngine:
         """Check the arguments of `generate`, and turn them into requests."""
         if isinstance(prompts, str) or not len(prompts):
             raise UserError("prompts must be a list of at least one prompt: each a string or a list of messages.")
-        if not isinstance(num_generations, int) or num_generations < 1:
-            raise UserError(f"num_generations must be a whole number from 1 on; got {num_generations!r}.")
+        check_whole("num_generations", num_generations, 1)
         vocabulary = len(self.harmony.tokenizer)
         for token in params.stop_token_ids:
             if token >= vocabulary:

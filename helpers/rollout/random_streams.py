@@ -29,7 +29,7 @@ def stream_key(seed: int, prompt_ids: Sequence[int], generation: int) -> int:
 
     generation: number of the completion among those of the same prompt.
     """
-    return random_seed("completion", seed, tuple(prompt_ids), generation)
+    return random_seed("completion", seed, generation, *prompt_ids)
 
 
 def uniforms(keys: Tensor, places: Tensor) -> Tensor:

@@ -10,6 +10,9 @@ from torch import Tensor
 from helpers.rollout.random_streams import uniforms
 from helpers.runtime import UserError
 
+#: Below it a quotient by the temperature may leave fp32's range.
+LOWEST_TEMPERATURE = 1e-6
+
 
 @dataclass(frozen=True)
 class SamplingParams:
@@ -37,11 +40,13 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
-        _check_whole("max_new_tokens", self.max_new_tokens, 1)
-        _check_whole("top_k", self.top_k, 0)
-        _check_whole("seed", self.seed, None)
+        check_whole("max_new_tokens", self.max_new_tokens, 1)
+        check_whole("top_k", self.top_k, 0)
+        check_whole("seed", self.seed, None)
         if not (_is_number(self.temperature) and 0 <= self.temperature < math.inf):
             raise UserError(f"temperature must be a number from 0 (greedy) on; got {self.temperature!r}.")
+        if 0 < self.temperature < LOWEST_TEMPERATURE:
+            raise UserError(f"temperature {self.temperature!r} is too near to 0: take 0 for greedy, or 0.01 and more.")
         if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise UserError(f"top_p must be above 0 and at most 1; got {self.top_p!r}.")
         if not (_is_number(self.min_p) and 0 <= self.min_p <= 1):
@@ -49,7 +54,7 @@ class SamplingParams:
         if isinstance(self.stop_token_ids, (int, str)):
             raise UserError(f"stop_token_ids must be a list of token ids; got {self.stop_token_ids!r}.")
         for token in self.stop_token_ids:
-            _check_whole("Each of stop_token_ids", token, 0)
+            check_whole("Each of stop_token_ids", token, 0)
 
     @property
     def rule(self) -> str:
@@ -64,7 +69,7 @@ def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_whole(name: str, value, least: int | None) -> None:
+def check_whole(name: str, value, least: int | None) -> None:
     """Raise UserError unless `value` is a whole number from `least` on."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if not is_whole or (least is not None and value < least):
@@ -116,8 +121,8 @@ def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, 
     A token is drawn by inverting the distribution function in float64, with one number of the stream: row by row, so
     that other rows change nothing. It runs on the device without waiting for it.
     """
-    logits.div_(params.temperature)
     logits.sub_(logits.amax(-1, keepdim=True))  # the largest is 0 now
+    logits.div_(params.temperature)
     weights = logits.exp_().double()  # [B, V], proportional to the probabilities
     total = weights.sum(-1, keepdim=True)
     if rule == "greedy":

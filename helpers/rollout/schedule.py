@@ -30,6 +30,14 @@ def packs(starts: list[Start], most_tokens: int) -> Iterator[list[Start]]:
         yield pack
 
 
+def _by_prompt(requests: Sequence[Request]) -> list[int]:
+    """The numbers of the requests, those of one prompt next to each other, by where the prompt stands first."""
+    first = {}
+    for number, request in enumerate(requests):
+        first.setdefault(tuple(request.prompt_ids), number)
+    return sorted(range(len(requests)), key=lambda number: first[tuple(requests[number].prompt_ids)])
+
+
 class Schedule:
     """Which request is in which row, known on the host by counting.
 
@@ -38,7 +46,7 @@ class Schedule:
 
     def __init__(self, requests: Sequence[Request], rows: int):
         self.requests = requests
-        self.queue = deque(range(len(requests)))
+        self.queue = deque(_by_prompt(requests))
         self.in_row = [None] * rows  # number of a request
         self.positions = [0] * rows
         self.steps = [0] * rows

@@ -1,7 +1,8 @@
 """The weights of a loaded gpt-oss as the decoding step reads them: where they lie in the model, without a copy.
 
 Base weights and LoRA matrices are the model's own tensors. An optimizer that updates the matrices in place updates what
-the next rollout reads; nothing is merged or copied. `signature` tells whether a change was of another kind.
+the next rollout reads; nothing is merged or copied. `signature` tells whether a change was of another kind. There is
+one exception: NF4 weights on the CPU are unpacked once, so they must stay what they are.
 """
 
 import math
@@ -12,10 +13,11 @@ from functools import partial
 import torch
 from peft.tuners.lora import LoraLayer
 from peft.tuners.lora.layer import Linear as LoraLinear
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 from transformers import GptOssForCausalLM
 
-from helpers.kernels.experts import DECODE_TOKENS, ExpertLora, ExpertWeights
+from helpers.kernels.experts import DECODE_TOKENS, ExpertLora, ExpertWeights, runs_grouped
 from helpers.kernels.linear import frozen_linear
 from helpers.model.experts import LoraExperts, PackedExperts
 from helpers.runtime import UserError
@@ -51,7 +53,7 @@ class Projection:
         wide = out.to(torch.promote_types(out.dtype, torch.float32))
         together = torch.cat([adapter.a for adapter in self.adapters])  # [sum of r, in]
         ranks = [adapter.a.shape[0] for adapter in self.adapters]
-        lows = (x @ together.T).split(ranks, -1)  # [N, r] each
+        lows = (x.to(together.dtype) @ together.T).split(ranks, -1)  # [N, r] each
         for adapter, low in zip(self.adapters, lows, strict=True):
             columns = wide[:, adapter.start : adapter.start + adapter.b.shape[0]]
             columns.addmm_(low, adapter.b.T, alpha=adapter.scaling)
@@ -126,11 +128,25 @@ def problem_with(model: nn.Module) -> str | None:
         if experts.down_proj_bias.is_cuda and not experts.packed:
             return "its experts are dense on a GPU"
     for module in causal_lm.modules():
-        if isinstance(module, LoraLayer) and not isinstance(module, LoraExperts):
-            is_plain = not module.lora_variant and not any(module.lora_bias.values())
-            if not is_plain or not isinstance(module, LoraLinear | _quantized_lora_types()):
-                return "it has an adapter other than plain LoRA"
-    return None
+        if isinstance(module, BaseTunerLayer) and not _is_plain_lora(module):
+            return "it has an adapter other than plain LoRA"
+    prompt_learners = [config for config in getattr(model, "peft_config", {}).values() if config.is_prompt_learning]
+    return "it has a learned prompt" if prompt_learners else None
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise UserError unless the decoding step can run this model."""
+    reason = problem_with(model)
+    if reason:
+        raise UserError(f"The captured backend cannot run this model: {reason}; or {USE_TRANSFORMERS}.")
+
+
+def _is_plain_lora(module: BaseTunerLayer) -> bool:
+    if isinstance(module, LoraExperts):
+        return True
+    if not isinstance(module, LoraLinear | _quantized_lora_types()):
+        return False
+    return not module.lora_variant and not any(module.lora_bias.values())
 
 
 def _quantized_lora_types() -> type:
@@ -144,8 +160,17 @@ def _quantized_lora_types() -> type:
 
 def most_rows(model: nn.Module) -> int | float:
     """The most rows that a step can decode without waiting for the device."""
-    weight = base_model(model).lm_head.weight
-    return DECODE_TOKENS if weight.is_cuda else math.inf
+    is_on_gpu = base_model(model).lm_head.weight.is_cuda
+    return DECODE_TOKENS if is_on_gpu else math.inf
+
+
+def can_be_traced(weights: "DecoderWeights") -> bool:
+    """True if every weight is fp32 and none packed.
+
+    Other experts are sorted on the host; and of a 16-bit weight a trace would keep a copy in fp32, which is a constant.
+    """
+    experts = weights.layers[0].experts
+    return runs_grouped(experts) and weights.cos.dtype == torch.float32
 
 
 def signature(model: nn.Module) -> tuple:
@@ -171,9 +196,7 @@ def read_weights(model: nn.Module, length: int) -> DecoderWeights:
     The model's query, key and value matrices become views of one matrix, so that one product serves the three.
     Raises UserError for a model that the decoding step cannot run.
     """
-    reason = problem_with(model)
-    if reason:
-        raise UserError(f"The captured backend cannot run this model: {reason}; or {USE_TRANSFORMERS}.")
+    check_model(model)
     causal_lm = base_model(model)
     config = causal_lm.config
     norm = causal_lm.model.norm
@@ -264,7 +287,7 @@ def _base(linears: list[nn.Module]) -> Callable[[Tensor], Tensor]:
         weight = torch.cat([_unpacked(linear) for linear in linears])
     else:
         weight = _share_storage([linear.weight for linear in linears])
-    bias = torch.cat([linear.bias for linear in linears])
+    bias = _share_storage([linear.bias for linear in linears])
     return partial(frozen_linear, weight=weight.T, bias=bias, out_dtype=out_dtype)
 
 
@@ -284,11 +307,11 @@ def _unpacked(linear: nn.Module) -> Tensor:
 
 
 def _share_storage(weights: list[nn.Parameter]) -> Tensor:
-    """One matrix [sum of out, in] that holds all `weights`; they become views of it, so nothing is kept twice."""
+    """One tensor [sum of out, ...] that holds all `weights`; they become views of it, so nothing is kept twice."""
     first = weights[0].detach()
     if _lie_together(weights):
         rows = sum(len(weight) for weight in weights)
-        return first.as_strided((rows, first.shape[1]), first.stride())
+        return first.as_strided((rows, *first.shape[1:]), first.stride())
     with torch.inference_mode(False):
         together = torch.cat([weight.detach() for weight in weights])
     start = 0
@@ -299,7 +322,7 @@ def _share_storage(weights: list[nn.Parameter]) -> Tensor:
 
 
 def _lie_together(weights: list[nn.Parameter]) -> bool:
-    """True if each matrix begins in memory where the one before ends, as `_share_storage` leaves them."""
+    """True if each tensor begins in memory where the one before ends, as `_share_storage` leaves them."""
     storages = {weight.untyped_storage().data_ptr() for weight in weights}
     ends = [weight.data_ptr() + weight.nbytes for weight in weights]
     starts = [weight.data_ptr() for weight in weights]

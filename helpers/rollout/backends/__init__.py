@@ -31,9 +31,9 @@ class Backend(Protocol):
     ) -> Iterator[tuple[int, Drawn]]:
         """Draw one completion for each request; yield `(number of the request, what was drawn)` as they finish.
 
-        requests: those of one prompt stand next to each other; each fits: `len(prompt_ids) + params.max_new_tokens` is
-        at most the engine's max_length. The same arguments and weights give the same tokens. Log-probabilities are
-        those of the whole distribution at `params.temperature`; of greedy tokens (temperature 0) at temperature 1.
+        requests: each fits: `len(prompt_ids) + params.max_new_tokens` is at most the engine's max_length. The same
+        arguments and weights give the same tokens. Log-probabilities are those of the whole distribution at
+        `params.temperature`; of greedy tokens (temperature 0) at temperature 1.
         stop_ids: tokens that end a completion, those of `params` among them.
         """
 

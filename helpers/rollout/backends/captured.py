@@ -17,15 +17,25 @@ from helpers.rollout.capture import capture_graph, one_thread, trace
 from helpers.rollout.decoder import Rows, decode_step, prefill
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.schedule import Schedule, Start, buckets, packs, smallest_bucket
-from helpers.rollout.weights import DecoderWeights, base_model, most_rows, read_weights, signature
+from helpers.rollout.weights import (
+    DecoderWeights,
+    base_model,
+    can_be_traced,
+    check_model,
+    most_rows,
+    read_weights,
+    signature,
+)
 from helpers.runtime import UserError, first_line
 
 #: Decoding steps between two looks at which rows are finished: each look waits for the device.
 STEPS_PER_LOOK = 8
 #: On the CPU a step runs so often before it is traced, which takes the time of some fifty steps.
 USES_BEFORE_TRACE = 24
-#: The places of the cache that a step looks at grow by so many at a time; on a GPU each number is a graph of its own.
-LENGTH_STEP = {"cpu": 64, "cuda": 256}
+#: On the CPU the places of the cache that a step looks at grow by so many at a time.
+LENGTH_STEP = 64
+#: On a GPU they double from here on, since each number is a graph of its own.
+SHORTEST_LENGTH = 256
 
 
 @dataclass
@@ -51,11 +61,14 @@ class CapturedBackend:
     """
 
     def __init__(self, model: nn.Module, *, max_batch_size: int, max_length: int):
+        check_model(model)
         self.model = model
         self.max_batch_size = min(max_batch_size, most_rows(model))
         self.max_length = max_length
         self.cache = None
         self.rows = None
+        self._views = {}  # rows -> the first rows of `self.rows`
+        self._decoder = None  # of the last `sync`
         self.captures = 0  # steps captured so far
         self._decoders = {}  # signature of the model -> _Decoder
         self._workspaces = {}  # rows -> buffers of the experts
@@ -68,31 +81,41 @@ class CapturedBackend:
         """Read the weights again if others are in use than before: an adapter was switched, loaded or merged."""
         decoder = self._decoders.get(signature(self.model))
         if decoder is None:
-            decoder = _Decoder(read_weights(self.model, self.max_length))
             while len(self._decoders) > 1:  # the adapted model and its base take turns
                 self._decoders.pop(next(iter(self._decoders)))
+            decoder = _Decoder(read_weights(self.model, self.max_length))
             self._decoders[signature(self.model)] = decoder
         self._decoder = decoder
-        if self.cache is None:
+        if self.cache is None or not self._fits(decoder.weights):
+            self._decoders = {signature(self.model): decoder}
             self._allocate(decoder.weights)
+
+    def _fits(self, weights: DecoderWeights) -> bool:
+        """Tell whether the buffers are of the model's dtype and on its device, which `model.to` may have changed."""
+        keys = self.cache.layers[0].keys
+        return (keys.dtype, keys.device) == (weights.cos.dtype, weights.cos.device)
 
     def _allocate(self, weights: DecoderWeights) -> None:
         config = base_model(self.model).config
         device = weights.cos.device
-        self.cache = RolloutCache(config, self.max_batch_size, self.max_length, weights.cos.dtype, device)
+        self.cache = None
+        self._workspaces = {}
         self.rows = Rows.empty(self.max_batch_size, self.max_length, config.vocab_size, device)
         if device.type == "cuda":
             self._pool = torch.cuda.graph_pool_handle()
         self._views = {count: self.rows.first(count) for count in buckets(self.max_batch_size)}
+        # last, so that an interrupt before this leaves the engine as if nothing had been allocated
+        self.cache = RolloutCache(config, self.max_batch_size, self.max_length, weights.cos.dtype, device)
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
     ) -> Iterator[tuple[int, Drawn]]:
-        """Draw one completion for each request, as `Backend` says."""
+        """Draw one completion for each request, as `Backend` says. An earlier call that is not finished ends here."""
         self._run += 1
-        run = self._run
-        schedule = Schedule(requests, self.max_batch_size)
         self._begin(params, stop_ids)
+        return self._drawn(self._run, Schedule(requests, self.max_batch_size), params)
+
+    def _drawn(self, run: int, schedule: Schedule, params: SamplingParams) -> Iterator[tuple[int, Drawn]]:
         while schedule.is_open:
             if run != self._run:
                 raise UserError("These completions were not finished when another rollout began: draw them again.")
@@ -101,6 +124,7 @@ class CapturedBackend:
     @torch.inference_mode()
     def _begin(self, params: SamplingParams, stop_ids: Sequence[int]) -> None:
         """Set what is the same for all rows; every row is free."""
+        self.cache.clear()
         self.rows.is_live.fill_(False)
         self.rows.is_stop.fill_(False)
         self.rows.is_stop[list(stop_ids)] = True
@@ -109,15 +133,16 @@ class CapturedBackend:
     @torch.inference_mode()
     def _advance(self, schedule: Schedule, params: SamplingParams) -> list[tuple[int, Drawn]]:
         """Fill the free rows, run a few steps, and return what finished."""
-        self._fill(schedule)
-        bucket = self._bucket_for(schedule)
-        steps = min(STEPS_PER_LOOK, schedule.steps_left(params.max_new_tokens))
-        length = self._length_for(schedule.longest + steps)
-        with one_thread():
-            for _ in range(steps):
-                self._step(bucket, length, params.rule)
-        schedule.count(steps)
-        return self._collect(schedule)
+        with torch.autocast(self.rows.tokens.device.type, enabled=False):  # it would round what is fp32 here
+            self._fill(schedule)
+            bucket = self._bucket_for(schedule)
+            steps = min(STEPS_PER_LOOK, schedule.steps_left(params.max_new_tokens))
+            length = self._length_for(schedule.longest + steps)
+            with one_thread():
+                for _ in range(steps):
+                    self._step(bucket, length, params.rule)
+            schedule.count(steps)
+            return self._collect(schedule)
 
     def _fill(self, schedule: Schedule) -> None:
         """Let free rows begin the next completions of the queue. Each distinct prompt is prefilled once."""
@@ -165,8 +190,11 @@ class CapturedBackend:
 
     def _length_for(self, length: int) -> int:
         """`length`, rounded up to one of few values."""
-        step = LENGTH_STEP[self.rows.tokens.device.type]
-        return min(-(-length // step) * step, self.max_length)
+        if self.rows.tokens.is_cuda:
+            rounded = max(SHORTEST_LENGTH, 1 << (length - 1).bit_length())
+        else:
+            rounded = -(-length // LENGTH_STEP) * LENGTH_STEP
+        return min(rounded, self.max_length)
 
     def _step(self, bucket: int, length: int, rule: str) -> None:
         """Run one decoding step of the first `bucket` rows: the captured one, once there is one."""
@@ -193,12 +221,12 @@ class CapturedBackend:
         if self.rows.tokens.is_cuda:
             return self._is_capturable
         self._decoder.uses[key] += 1
-        return self._decoder.uses[key] > USES_BEFORE_TRACE
+        return self._decoder.uses[key] > USES_BEFORE_TRACE and can_be_traced(self._decoder.weights)
 
     def _capture(self, step: Callable[[], None], rows: Rows) -> Callable[[], None]:
         """Return what runs the step without the host's work, or the step itself where it cannot be captured."""
         if not rows.tokens.is_cuda:
-            changing = [*rows.changing(), *self.cache.buffers(), *self._decoder.weights.adapter_matrices()]
+            changing = [*rows.inputs(), *self.cache.buffers(), *self._decoder.weights.adapter_matrices()]
             captured = trace(step, rows, changing)
         else:
             try:
@@ -208,7 +236,7 @@ class CapturedBackend:
             except RuntimeError as error:
                 warnings.warn(
                     f"Decoding steps cannot be captured as CUDA graphs here ({first_line(error)}): they run one kernel "
-                    "after the other, which is slower and as right.",
+                    "after the other, which is slower; the results are the same.",
                     stacklevel=2,
                 )
                 self._is_capturable = False
