@@ -94,7 +94,7 @@ class RolloutEngine:
 
     def _requests(self, prompts: Sequence, params: SamplingParams, num_generations: int) -> list[Request]:
         """Check the arguments of `generate`, and turn them into requests."""
-        if isinstance(prompts, str) or not len(prompts):
+        if not _is_list_of_prompts(prompts):
             raise UserError("prompts must be a list of at least one prompt: each a string or a list of messages.")
         check_whole("num_generations", num_generations, 1)
         vocabulary = len(self.harmony.tokenizer)
@@ -130,6 +130,13 @@ class RolloutEngine:
             )
         text, thinking, _ = self.harmony.parse(token_ids[:-1] if stops else token_ids)
         return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length")
+
+
+def _is_list_of_prompts(prompts) -> bool:
+    """True for one prompt and more; a column of a data set is a list, too."""
+    if isinstance(prompts, (str, dict)) or not hasattr(prompts, "__len__") or not len(prompts):
+        return False
+    return not any(isinstance(prompt, dict) for prompt in prompts)
 
 
 def _is_empty(prompt: str | list[dict]) -> bool:

@@ -1,6 +1,7 @@
 """How tokens are drawn: the settings, and the draw itself."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,8 +11,8 @@ from torch import Tensor
 from helpers.rollout.random_streams import uniforms
 from helpers.runtime import UserError
 
-#: Below it a quotient by the temperature may leave fp32's range.
-LOWEST_TEMPERATURE = 1e-6
+#: Within these a quotient of logits by the temperature stays in fp32's range.
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,16 @@ class SamplingParams:
         check_whole("seed", self.seed, None)
         if not (_is_number(self.temperature) and 0 <= self.temperature < math.inf):
             raise UserError(f"temperature must be a number from 0 (greedy) on; got {self.temperature!r}.")
-        if 0 < self.temperature < LOWEST_TEMPERATURE:
-            raise UserError(f"temperature {self.temperature!r} is too near to 0: take 0 for greedy, or 0.01 and more.")
+        if self.temperature and not LOWEST_TEMPERATURE <= self.temperature <= HIGHEST_TEMPERATURE:
+            raise UserError(
+                f"temperature {self.temperature!r} is out of range: take 0 for greedy, or {LOWEST_TEMPERATURE:g} to "
+                f"{HIGHEST_TEMPERATURE:g}."
+            )
         if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise UserError(f"top_p must be above 0 and at most 1; got {self.top_p!r}.")
         if not (_is_number(self.min_p) and 0 <= self.min_p <= 1):
             raise UserError(f"min_p must be from 0 to 1; got {self.min_p!r}.")
-        if isinstance(self.stop_token_ids, (int, str)):
+        if not isinstance(self.stop_token_ids, Iterable) or isinstance(self.stop_token_ids, str):
             raise UserError(f"stop_token_ids must be a list of token ids; got {self.stop_token_ids!r}.")
         for token in self.stop_token_ids:
             check_whole("Each of stop_token_ids", token, 0)
