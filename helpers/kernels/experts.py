@@ -205,11 +205,11 @@ def _add_low_rank(out, x, a, b, is_own, ends, scaling):
     For few rows one product with the A of all experts and one with all B, where the other experts' part is zero, take
     less time than a product an expert.
     """
-    if len(x) > FEW_PAIRS:
+    rank = a.shape[1]
+    if len(x) > FEW_PAIRS and rank % 4 == 0:  # a grouped product wants rows of whole 16 bytes
         low = F.grouped_mm(x, a.mT, offs=ends)  # [P, r]
         out.add_(F.grouped_mm(low, b.mT, offs=ends), alpha=scaling)
         return
-    rank = a.shape[1]
     low = x @ a.flatten(0, 1).T  # [P, E * r]
     low = low.unflatten(1, (-1, rank)) * is_own[:, :, None]  # [P, E, r]
     all_b = b.transpose(1, 2).flatten(0, 1)  # [E * r, out]

@@ -77,7 +77,7 @@ class RolloutCache:
         for layer in self.layers:
             places = layer.filled(length)
             for buffer in (layer.keys, layer.values):
-                buffer[rows, :, :places] = buffer[source, :, :places]
+                buffer[rows, :, :places] = buffer[source, :, :places].clone()
 
     def clear(self) -> None:
         """Set everything to zero: a NaN that a rollout has left would reach the next one through hidden places."""

@@ -5,7 +5,7 @@ import torch
 
 from helpers import SamplingParams, UserError
 from helpers.rollout import weights
-from helpers.rollout.backends import captured
+from helpers.rollout.backends import Request, captured
 from tests.rollout.test_policy import answers, load
 
 NEVER = 10**9
@@ -68,6 +68,19 @@ def test_stopped_within(make_engine, prompts, wanted, monkeypatch, where, call, 
     assert torch.get_num_threads() == threads and not torch.is_inference_mode_enabled()
     assert engine.generate(prompts, PARAMS, num_generations=3) == wanted
     assert answers(engine.generate(prompts[1:], PARAMS)) == answers([wanted[3], wanted[6], wanted[9]])
+
+
+def test_rows_of_a_stopped_rollout_do_not_run_on(model, random_ids, monkeypatch):
+    """A row that was left live beside shorter prompts would run out of the cache, and the step with it."""
+    backend = captured.CapturedBackend(model, max_batch_size=4, max_length=200)
+    backend.sync()
+    long, short = ([Request(random_ids(length, seed), seed) for seed in range(4)] for length in (150, 10))
+    with monkeypatch.context() as patch:
+        patch.setattr(captured, "decode_step", raising_at(3, captured.decode_step))
+        with pytest.raises(KeyboardInterrupt):
+            list(backend.generate(long, SamplingParams(50), []))
+    found = dict(backend.generate(short[:3], SamplingParams(190), []))
+    assert [len(found[number].token_ids) for number in range(3)] == [190] * 3
 
 
 def test_stopped_while_the_weights_are_read(make_engine, prompts, monkeypatch):

@@ -123,6 +123,11 @@ def test_they_agree_in_sixteen_bits(prompts, changes, most, targets):
             assert differences(model, completions).mean() > 10 * most
 
 
+def surprise(completions):
+    """Log-probabilities to three digits: two weak adapters may well draw the same tokens."""
+    return [[round(value, 3) for value in completion.logprobs] for completion in completions]
+
+
 @pytest.mark.parametrize("uses", [0, 10**9], ids=["traced", "eager"])
 def test_adapters_switched_off_are_off(prompts, monkeypatch, uses):
     """The base's answers of an evaluation come from a trained model whose adapter is switched off."""
@@ -134,7 +139,8 @@ def test_adapters_switched_off_are_off(prompts, monkeypatch, uses):
     adapted = engine.generate(prompts, params)
     with model.disable_adapter():
         switched_off = engine.generate(prompts, params)
-    assert answers(switched_off) == answers(engine_over(base, tokenizer).generate(prompts, params)) != answers(adapted)
+    assert answers(switched_off) == answers(engine_over(base, tokenizer).generate(prompts, params))
+    assert surprise(switched_off) != surprise(adapted)
     captures = engine.backend.captures
     assert engine.generate(prompts, params) == adapted
     with model.disable_adapter():
@@ -187,7 +193,7 @@ def test_merged_adapters(prompts, monkeypatch):
         assert answers(before) == answers(merged) == answers(again)
         train_like(model, seed=1)  # other values, so that the next merge is another
         before = engine.generate(prompts, params)
-        assert answers(before) != answers(again)
+        assert surprise(before) != surprise(again)
 
 
 def test_another_adapter(prompts):
@@ -204,11 +210,11 @@ def test_another_adapter(prompts):
     model.set_adapter("other")
     train_like(model, seed=3)
     other = engine.generate(prompts, params)
-    assert answers(other) != answers(first)
+    assert surprise(other) != surprise(first)
     assert errors(model, other).max() < ROUNDING
 
     model.set_adapter("default")  # `train_like` has changed this one too
-    assert answers(engine.generate(prompts, params)) != answers(first)
+    assert surprise(engine.generate(prompts, params)) != surprise(first)
     set_peft_model_state_dict(model, kept)
     assert answers(engine.generate(prompts, params)) == answers(first)
 
