@@ -134,7 +134,7 @@ def test_adapters_switched_off_are_off(prompts, monkeypatch, uses):
     monkeypatch.setattr(captured, "USES_BEFORE_TRACE", uses)
     base, tokenizer = load(())
     model, _ = load()
-    params = SamplingParams(30, seed=1)
+    params = SamplingParams(50, 1.5, seed=1)
     engine = engine_over(model, tokenizer)
     adapted = engine.generate(prompts, params)
     with model.disable_adapter():
@@ -180,16 +180,16 @@ def test_merged_adapters(prompts, monkeypatch):
     """Merging changes the base's bytes in place, and may do so twice: with other values, at the same address."""
     monkeypatch.setattr(captured, "USES_BEFORE_TRACE", 0)
     model, tokenizer = load()
-    params = SamplingParams(30, seed=1)
+    params = SamplingParams(50, 1.5, seed=1)
     engine = engine_over(model, tokenizer)
     before = engine.generate(prompts, params)
     for _ in range(2):
         model.merge_adapter()
         merged = engine.generate(prompts, params)
-        assert errors(model, merged).max() < ROUNDING
+        assert errors(model, merged, 1.5).max() < ROUNDING
         model.unmerge_adapter()
         again = engine.generate(prompts, params)
-        assert errors(model, again).max() < ROUNDING
+        assert errors(model, again, 1.5).max() < ROUNDING
         assert answers(before) == answers(merged) == answers(again)
         train_like(model, seed=1)  # other values, so that the next merge is another
         before = engine.generate(prompts, params)
@@ -199,7 +199,7 @@ def test_merged_adapters(prompts, monkeypatch):
 def test_another_adapter(prompts):
     """A second adapter that is switched to, and values that are loaded into the first, as on resuming."""
     model, tokenizer = load()
-    params = SamplingParams(30, seed=1)
+    params = SamplingParams(50, 1.5, seed=1)
     engine = engine_over(model, tokenizer)
     first = engine.generate(prompts, params)
     kept = {name: weight.clone() for name, weight in get_peft_model_state_dict(model).items()}
@@ -211,7 +211,7 @@ def test_another_adapter(prompts):
     train_like(model, seed=3)
     other = engine.generate(prompts, params)
     assert surprise(other) != surprise(first)
-    assert errors(model, other).max() < ROUNDING
+    assert errors(model, other, 1.5).max() < ROUNDING
 
     model.set_adapter("default")  # `train_like` has changed this one too
     assert surprise(engine.generate(prompts, params)) != surprise(first)
