@@ -128,8 +128,9 @@ def test_refilled_and_moved_rows(model, engine, questions, monkeypatch):
         assert len(sizes) > 2 and min(sizes) < max(sizes) == max_batch_size and len(copies) > 3
 
 
-def test_each_prompt_is_prefilled_once(model, random_ids, monkeypatch):
-    """A group of 16 on 3 rows would read its prompt six times: for long prompts that is most of the time."""
+@pytest.mark.parametrize("mixed", [False, True])
+def test_each_prompt_is_prefilled_once(model, random_ids, monkeypatch, mixed):
+    """A group of 8 on 3 rows would read its prompt three times: for long prompts that is most of the time."""
     prefilled = []
     prefill = captured.prefill
 
@@ -139,7 +140,8 @@ def test_each_prompt_is_prefilled_once(model, random_ids, monkeypatch):
 
     monkeypatch.setattr(captured, "prefill", watched)
     prompts = [random_ids(length, seed=length) for length in (50, 60, 70)]
-    requests = [Request(prompt, number) for number, prompt in enumerate(p for p in prompts for _ in range(8))]
+    order = prompts * 8 if mixed else [prompt for prompt in prompts for _ in range(8)]
+    requests = [Request(prompt, number) for number, prompt in enumerate(order)]
     found = {}
     for max_batch_size in (3, 24):
         backend = CapturedBackend(model, max_batch_size=max_batch_size, max_length=200)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import RolloutEngine, SamplingParams, add_lora, load_model
-from helpers.rollout.backends import captured
+from helpers.rollout.backends import Request, captured
 from tests.rollout.test_policy import BF16, T4, load, train_like
 
 NEVER = 10**9
@@ -54,6 +54,21 @@ def test_traced_as_eager(model, tokenizer, adapted, prompts, monkeypatch, choice
     assert traced(prompts, params, num_generations=2) == eager(prompts, params, num_generations=2)
 
 
+def test_recording_is_no_step(model, random_ids, monkeypatch):
+    """To record a step is to run it, once more than the host counts: at the next length a row would look a place short.
+
+    A prompt of 57 tokens and eight steps fill the first length to its last place.
+    """
+    found = []
+    for uses in (0, NEVER):
+        monkeypatch.setattr(captured, "USES_BEFORE_TRACE", uses)
+        backend = captured.CapturedBackend(model, max_batch_size=2, max_length=200)
+        backend.sync()
+        requests = [Request(random_ids(captured.LENGTH_STEP - 7, seed), seed) for seed in range(2)]
+        found.append(dict(backend.generate(requests, SamplingParams(captured.LENGTH_STEP + 8), [])))
+    assert found[0] == found[1]
+
+
 def test_every_setting_may_change_between_rollouts(model, tokenizer, prompts, monkeypatch):
     """A recorded step computes with constants once: a setting that is one stays as it was at the first rollout."""
     traced, eager = engines(monkeypatch, model, tokenizer)
@@ -79,6 +94,7 @@ def test_weights_may_change_in_place(prompts, monkeypatch):
         causal_lm.lm_head.weight, causal_lm.model.norm.weight, causal_lm.model.embed_tokens.weight,
         layer.self_attn.q_proj.base_layer.weight, layer.self_attn.sinks, layer.input_layernorm.weight,
         layer.mlp.router.weight, layer.mlp.router.bias, layer.mlp.experts.base_layer.gate_up_proj,
+        layer.self_attn.v_proj.base_layer.bias, layer.mlp.experts.base_layer.down_proj_bias,
         layer.self_attn.v_proj.lora_A.default.weight, layer.mlp.experts.lora_down_B["default"],
     ):  # fmt: skip
         before = weight.detach().clone()

@@ -210,3 +210,20 @@ def test_logits_that_are_not_numbers(loaded, make_engine, prompts, temperature, 
     with pytest.raises(UserError, match=r"logits are not numbers \(NaN\)") as caught:
         make_engine(model).generate(prompts[:2], SamplingParams(5, temperature, top_p=top_p))
     assert one_sentence(caught.value)
+
+
+def test_what_was_not_a_number_does_not_stay(loaded, make_engine, prompts):
+    """An adapter that was mended, or loaded again: a value of NaN in the cache, times a weight of 0, is NaN."""
+    model = copy.deepcopy(loaded[0])
+    engine = make_engine(model)
+    params = SamplingParams(30)
+    wanted = engine.generate(prompts, params)
+    norm = model.model.layers[1].input_layernorm.weight
+    before = norm.detach().clone()
+    with torch.no_grad():
+        norm.fill_(math.nan)
+    with pytest.raises(UserError, match="not numbers"):
+        engine.generate(prompts, params)
+    with torch.no_grad():
+        norm.copy_(before)
+    assert engine.generate(prompts, params) == wanted

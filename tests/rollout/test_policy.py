@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -219,12 +220,16 @@ def test_another_adapter(prompts):
     assert answers(engine.generate(prompts, params)) == answers(first)
 
 
-@pytest.mark.parametrize("context", [nullcontext, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "context",
+    [nullcontext, torch.no_grad, torch.inference_mode, partial(torch.autocast, "cpu", torch.bfloat16)],
+    ids=["plain", "no_grad", "inference_mode", "autocast"],
+)
 @pytest.mark.parametrize("dense", ["fp32", "nf4"])
 def test_a_rollout_leaves_the_model_as_it_was(prompts, context, dense):
     """Query, key and value matrices move into one: values, gradients and what may be trained must not.
 
-    Matrices made in inference mode could not be trained through any more.
+    Matrices made in inference mode could not be trained through any more; autocast would round what is drawn from.
     """
     model, tokenizer = load(dense=dense)
     model.train()
