@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import SamplingParams, UserError
+from helpers import RolloutEngine, SamplingParams, UserError, get_task
 from helpers.rollout import weights
 from helpers.rollout.backends import Request, captured
 from tests.rollout.test_policy import answers, load
@@ -12,10 +12,12 @@ NEVER = 10**9
 PARAMS = SamplingParams(30, 1.2, seed=3)
 
 
-@pytest.fixture
-def wanted(make_engine, prompts):
+@pytest.fixture(scope="module")
+def wanted(loaded):
     """What an engine that was never stopped answers: three completions of each of four prompts."""
-    return make_engine(max_batch_size=5).generate(prompts, PARAMS, num_generations=3)
+    prompts = get_task("matmul").dataset("monitor", 4, seed=1)["prompt"]
+    engine = RolloutEngine(*loaded, max_batch_size=5, max_length=1024)
+    return engine.generate(prompts, PARAMS, num_generations=3)
 
 
 def raising_at(call, function):
