@@ -144,7 +144,7 @@ def decode_attention(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, scal
     if q.dtype in WIDE:
         scores = torch.baddbmm(bias, queries, keys.mT, alpha=scale)
     else:
-        scores = _wide_products(queries, keys.mT) * scale + bias
+        scores = torch.add(bias, _wide_products(queries, keys.mT), alpha=scale)
     weights = scores.softmax(-1)  # [B * Hkv, G, K]
     if q.dtype in WIDE:
         output = torch.bmm(weights, values)

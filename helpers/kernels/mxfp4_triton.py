@@ -1,9 +1,14 @@
 """The Triton kernels over packed experts: multiply a few tokens, unpack one expert, fetch rows of a host table.
 
-None of them uses `tl.dot`: below sm_80 Triton 3.4 to 3.9 compile it without tensor cores and with
-spills. Decoding is bound by the bytes read, so plain multiply-adds suffice, and to multiply many
-tokens an expert is unpacked and handed to cuBLAS. Every launch is described by `launches`, which
-the ahead-of-time test compiles for each profile's GPUs.
+Decoding is bound by the bytes read as long as few instructions are spent on each. Two forms of the products:
+
+- Multiply-adds, for one or two tokens of an expert, and for any number below compute capability 8.0, where Triton 3.4 to
+  3.9 compile `tl.dot` without tensor cores and with spills. Each thread keeps its own sums; threads exchange them once,
+  after the loop.
+- `tl.dot` from 8.0 on, for more tokens: an instruction of the tensor cores takes sixteen of them at once.
+
+To multiply many tokens an expert is unpacked and handed to cuBLAS. Every launch is described by `launches`, which the
+ahead-of-time test compiles for each profile's GPUs.
 """
 
 from collections.abc import Iterator
@@ -14,14 +19,25 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from helpers.kernels.decode_triton import low_rank, slots_launch
+from helpers.kernels.launch import POINTERS, Launch, power_of_two
 from helpers.kernels.mxfp4 import GROUP
 
 
 @triton.jit
-def _fp4(code):
-    """E2M1 codes 0..15 -> fp32, times 2**-14: sign, exponent and mantissa moved to where fp16 has them."""
-    bits = ((code & 8).to(tl.uint16) << 12) | ((code & 7).to(tl.uint16) << 9)
-    return bits.to(tl.float16, bitcast=True).to(tl.float32)
+def _low_fp4(byte):
+    """E2M1 codes in the low four bits -> fp32, times 2**-14: sign, exponent and mantissa moved to where fp16 has them."""
+    wide = byte.to(tl.int32)
+    bits = ((wide << 12) & 0x8000) | ((wide << 9) & 0x0E00)
+    return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _high_fp4(byte):
+    """`_low_fp4` of the high four bits."""
+    wide = byte.to(tl.int32)
+    bits = ((wide << 8) & 0x8000) | ((wide << 5) & 0x0E00)
+    return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
 
 
 @triton.jit
@@ -32,26 +48,65 @@ def _e8m0(byte):
 
 
 @triton.jit
+def _pair_of_fp4(word, J: tl.constexpr):
+    """Values J and J + 4 of a word of eight E2M1 codes -> fp32, times 2**-14.
+
+    Both are moved at once to where the two halves of the word have an fp16's sign, exponent and mantissa.
+    """
+    signs = (word << (12 - 4 * J)) & 0x80008000
+    if J < 3:
+        magnitudes = (word << (9 - 4 * J)) & 0x0E000E00
+    else:
+        magnitudes = (word >> 3) & 0x0E000E00
+    both = signs | magnitudes
+    first = both.to(tl.uint16).to(tl.float16, bitcast=True)
+    second = (both >> 16).to(tl.uint16).to(tl.float16, bitcast=True)
+    return first.to(tl.float32), second.to(tl.float32)
+
+
+@triton.jit
 def _row_products(
-    x, blocks, scales, rows, live, tokens, IN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr
-):
-    """fp32 [BM, BN]: packed rows [BN] times tokens [BM], whose x is [N, 2, IN/2], even columns first."""
-    GROUPS: tl.constexpr = IN // 32
-    total = tl.zeros([BM, BN, BG], tl.float32)
-    inside = tl.arange(0, 16)
-    for start in range(0, GROUPS, BG):
-        group = start + tl.arange(0, BG)
-        good = group < GROUPS
-        at = rows[:, None] * GROUPS + group[None, :]
-        byte = tl.load(blocks + at[:, :, None] * 16 + inside[None, None, :], mask=good[None, :, None], other=0)
-        scale = tl.load(scales + at, mask=good[None, :], other=0)
-        column = group[:, None] * 16 + inside[None, :]
-        seen = live[:, None, None] & good[None, :, None]
-        even = tl.load(x + tokens[:, None, None] * IN + column[None], mask=seen, other=0.0).to(tl.float32)
-        odd = tl.load(x + tokens[:, None, None] * IN + IN // 2 + column[None], mask=seen, other=0.0).to(tl.float32)
-        product = _fp4(byte & 15)[None] * even[:, None] + _fp4(byte >> 4)[None] * odd[:, None]
-        total += tl.sum(product, 3) * 16384.0 * _e8m0(scale)[None]
-    return tl.sum(total, 2)
+    x, words, scales, rows, live, tokens,
+    IN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
+):  # fmt: skip
+    """fp32 [BM, BN]: packed rows [BN] times tokens [BM].
+
+    words: uint32 [rows, IN/8], eight columns each; a tile is BW words of each row. x: [N, 8, IN/8], column 8 w + j of a
+    token at [j, w].
+    """
+    WORDS: tl.constexpr = IN // 8
+    if DOT:
+        total = tl.zeros([BM, BN], tl.float32)
+    else:
+        total = tl.zeros([BM, BN, BW], tl.float32)  # every thread's own: no exchange inside the loop
+    for start in range(0, WORDS, BW):
+        place = start + tl.arange(0, BW)
+        good = place < WORDS
+        word = tl.load(words + rows[:, None] * WORDS + place[None, :], mask=good[None, :], other=0)
+        word = word.to(tl.uint32, bitcast=True)
+        group = rows[:, None] * (WORDS // 4) + place[None, :] // 4
+        scale = _e8m0(tl.load(scales + group, mask=good[None, :], other=0))
+        seen = live[:, None] & good[None, :]
+        of_tokens = x + tokens[:, None] * IN + place[None, :]
+        if DOT:
+            scale *= 16384.0
+        else:
+            products = tl.zeros([BM, BN, BW], tl.float32)
+        for j in tl.static_range(4):
+            first, second = _pair_of_fp4(word, j)
+            x_first = tl.load(of_tokens + j * WORDS, mask=seen, other=0.0)
+            x_second = tl.load(of_tokens + (j + 4) * WORDS, mask=seen, other=0.0)
+            if DOT:
+                total = tl.dot(x_first, tl.trans((first * scale).to(x_first.dtype)), total)
+                total = tl.dot(x_second, tl.trans((second * scale).to(x_second.dtype)), total)
+            else:
+                products += first[None] * x_first.to(tl.float32)[:, None]
+                products += second[None] * x_second.to(tl.float32)[:, None]
+        if not DOT:
+            total += products * scale[None]
+    if not DOT:
+        total = tl.sum(total, 2) * 16384.0
+    return total
 
 
 @triton.jit
@@ -65,11 +120,11 @@ def _low_rank(z, b, pairs, live, rows, R: tl.constexpr, RP: tl.constexpr):
 
 @triton.jit
 def _adapted_rows(
-    x, blocks, scales, bias, z, b, rows, tokens, pairs, live,
-    IN: tl.constexpr, R: tl.constexpr, RP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+    x, words, scales, bias, z, b, rows, tokens, pairs, live,
+    IN: tl.constexpr, R: tl.constexpr, RP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """fp32 [BM, BN]: x W + bias + z B for packed rows [BN] of an expert."""
-    y = _row_products(x, blocks, scales, rows, live, tokens, IN, BM, BN, BG) + tl.load(bias + rows)[None, :]
+    y = _row_products(x, words, scales, rows, live, tokens, IN, BM, BN, BW, DOT) + tl.load(bias + rows)[None, :]
     if R > 0:
         y += _low_rank(z, b, pairs, live, rows, R, RP)
     return y
@@ -84,31 +139,31 @@ def _slot(slot_pairs, BM: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def gate_up_kernel(
-    x, blocks, scales, bias, slot_expert, slot_pairs, z, b, out, alpha, limit,
+    x, words, scales, bias, slot_expert, slot_pairs, z, b, out, alpha, limit,
     IN: tl.constexpr, INNER: tl.constexpr, K: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
-    """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 2, INNER/2], even columns first."""
+    """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 8, INNER/8], as `_row_products` has x."""
     expert = tl.load(slot_expert + tl.program_id(1))
     if expert < 0:
         return
     pairs, live, column = _slot(slot_pairs, BM, BN)
     rows = expert * (2 * INNER) + 2 * tl.minimum(column, INNER - 1)
     tokens = pairs // K
-    gate = _adapted_rows(x, blocks, scales, bias, z, b, rows, tokens, pairs, live, IN, R, RP, BM, BN, BG)
-    up = _adapted_rows(x, blocks, scales, bias, z, b, rows + 1, tokens, pairs, live, IN, R, RP, BM, BN, BG)
+    gate = _adapted_rows(x, words, scales, bias, z, b, rows, tokens, pairs, live, IN, R, RP, BM, BN, BW, DOT)
+    up = _adapted_rows(x, words, scales, bias, z, b, rows + 1, tokens, pairs, live, IN, R, RP, BM, BN, BW, DOT)
     gate = tl.minimum(gate, limit)
     up = tl.minimum(tl.maximum(up, -limit), limit)
     h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
-    at = pairs[:, None] * INNER + (column % 2 * (INNER // 2) + column // 2)[None, :]
+    at = pairs[:, None] * INNER + (column % 8 * (INNER // 8) + column // 8)[None, :]
     tl.store(out + at, h.to(out.dtype.element_ty), mask=live[:, None] & (column < INNER)[None, :])
 
 
 @triton.jit
 def down_kernel(
-    h, blocks, scales, bias, slot_expert, slot_pairs, z, b, out,
+    h, words, scales, bias, slot_expert, slot_pairs, z, b, out,
     IN: tl.constexpr, OUT: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BG: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """out[pair] = h[pair] W + bias + z B, fp32 [P, OUT], for columns of one slot."""
     expert = tl.load(slot_expert + tl.program_id(1))
@@ -116,7 +171,7 @@ def down_kernel(
         return
     pairs, live, column = _slot(slot_pairs, BM, BN)
     rows = expert * OUT + tl.minimum(column, OUT - 1)
-    y = _adapted_rows(h, blocks, scales, bias, z, b, rows, pairs, pairs, live, IN, R, RP, BM, BN, BG)
+    y = _adapted_rows(h, words, scales, bias, z, b, rows, pairs, pairs, live, IN, R, RP, BM, BN, BW, DOT)
     tl.store(out + pairs[:, None] * OUT + column[None, :], y, mask=live[:, None] & (column < OUT)[None, :])
 
 
@@ -128,7 +183,7 @@ def unpack_kernel(blocks, scales, out, groups, BG: tl.constexpr):
     inside = tl.arange(0, 16)
     byte = tl.load(blocks + group[:, None] * 16 + inside[None, :], mask=good[:, None], other=0)
     scale = (_e8m0(tl.load(scales + group, mask=good, other=0)))[:, None]
-    values = tl.join(_fp4(byte & 15) * 16384.0 * scale, _fp4(byte >> 4) * 16384.0 * scale)  # [BG, 16, 2]
+    values = tl.join(_low_fp4(byte) * 16384.0 * scale, _high_fp4(byte) * 16384.0 * scale)  # [BG, 16, 2]
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
     tl.store(out + at, tl.reshape(values, [BG, 32]).to(out.dtype.element_ty), mask=good[:, None])
 
@@ -144,152 +199,140 @@ def gather_kernel(ids, table, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(out + row * WIDTH + column, value.to(tl.float32), mask=column < WIDTH)
 
 
-class Launch(NamedTuple):
-    """One compiled form of a kernel: types of its run-time arguments, its constants, warps and stages."""
-
-    kernel: object
-    types: dict
-    constants: dict
-    warps: int = 4
-    stages: int = 1  # there is no asynchronous copy on a T4
-
-    def __call__(self, grid: tuple, *arguments) -> None:
-        self.kernel[grid](*arguments, **self.constants, num_warps=self.warps, num_stages=self.stages)
-
-
-#: Tokens of one expert that are multiplied together -> (columns, groups of 32) of a tile.
-TILES = {1: (8, 16), 2: (8, 16), 4: (4, 16), 8: (4, 16)}
+#: Tokens of one expert that are multiplied together -> (columns, words of each) of a tile of multiply-adds.
+TILES = {1: (8, 128), 2: (8, 128), 4: (16, 64), 8: (16, 32)}
 #: The largest number of tokens for which so many are multiplied together; above the last, 8.
 _FEW_TOKENS = {1: 2, 2: 8, 4: 16}
-#: Triton's names of the pointer types.
-_NAMES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+#: With `tl.dot`: tokens multiplied together, and the tile.
+DOT_TOKENS, DOT_TILE = 16, (32, 32)
+#: Loads that are on their way while a tile is multiplied, where the GPU copies asynchronously.
+_DOT_STAGES = 3
+#: The compute capability from which on `tl.dot` compiles to tensor cores.
+_TENSOR_CORES = (8, 0)
 
 
-def tokens_together(tokens: int) -> int:
-    """How many tokens of one expert a slot holds: about what uniform routing over 32 experts sends to each."""
-    for together, most in _FEW_TOKENS.items():
-        if tokens <= most:
-            return together
-    return 8
+class Tiling(NamedTuple):
+    """The form of the products over packed rows.
+
+    tokens: of one expert that are multiplied together. dot: by tensor cores.
+    """
+
+    tokens: int
+    dot: bool
+
+    @classmethod
+    def choose(cls, tokens: int, capability: tuple[int, int]) -> "Tiling":
+        """The form for a step of so many tokens: about what uniform routing over 32 experts sends to each."""
+        together = 8
+        for few, most in _FEW_TOKENS.items():
+            if tokens <= most:
+                together = few
+                break
+        if together > 2 and capability >= _TENSOR_CORES:
+            return cls(DOT_TOKENS, True)
+        return cls(together, False)
 
 
-def _products(kernel, bm: int, rank: int, dtype: torch.dtype, **sizes: int) -> Launch:
-    """The launch of a kernel that multiplies packed rows, `bm` tokens of one expert at a time."""
-    columns, groups = TILES[bm]
+#: Every form there is.
+MULTIPLY_ADDS = tuple(Tiling(tokens, False) for tokens in TILES)
+TENSOR_CORES = Tiling(DOT_TOKENS, True)
+
+
+def tilings(capability: tuple[int, int]) -> tuple[Tiling, ...]:
+    """The forms that run on a GPU of this compute capability."""
+    if capability < _TENSOR_CORES:
+        return MULTIPLY_ADDS
+    return (*MULTIPLY_ADDS[:2], TENSOR_CORES)
+
+
+def _products(kernel, tiling: Tiling, rank: int, dtype: torch.dtype, **sizes: int) -> Launch:
+    """The launch of a kernel that multiplies packed rows."""
+    columns, width = DOT_TILE if tiling.dot else TILES[tiling.tokens]
     types = {
-        "blocks": "*u8", "scales": "*u8", "slot_expert": "*i32", "slot_pairs": "*i32",
+        "words": "*i32", "scales": "*u8", "slot_expert": "*i32", "slot_pairs": "*i32",
         "bias": "*fp32", "z": "*fp32", "b": "*fp32",
     }  # fmt: skip
     tokens_name = kernel.arg_names[0]
-    types[tokens_name] = _NAMES[dtype]
-    rank_padded = triton.next_power_of_2(max(rank, 1))
-    constants = {**sizes, "R": rank, "RP": rank_padded, "BM": bm, "BN": columns, "BG": groups}
-    return Launch(kernel, types, constants)
+    types[tokens_name] = POINTERS[dtype]
+    constants = {
+        **sizes, "R": rank, "RP": power_of_two(rank), "BM": tiling.tokens, "BN": columns, "BW": width,
+        "DOT": tiling.dot,
+    }  # fmt: skip
+    return Launch(kernel, types, constants, stages=_DOT_STAGES if tiling.dot else 1)
 
 
-def gate_up_launch(bm: int, rank: int, dtype: torch.dtype, hidden: int, inner: int, top_k: int) -> Launch:
-    """`gate_up_kernel` for `bm` tokens a slot; rank 0: no adapter."""
-    launch = _products(gate_up_kernel, bm, rank, dtype, IN=hidden, INNER=inner, K=top_k)
-    return launch._replace(types=launch.types | {"out": _NAMES[dtype], "alpha": "fp32", "limit": "fp32"})
+def gate_up_launch(tiling: Tiling, rank: int, dtype: torch.dtype, hidden: int, inner: int, top_k: int) -> Launch:
+    """`gate_up_kernel`; rank 0: no adapter."""
+    launch = _products(gate_up_kernel, tiling, rank, dtype, IN=hidden, INNER=inner, K=top_k)
+    return launch._replace(types=launch.types | {"out": POINTERS[dtype], "alpha": "fp32", "limit": "fp32"})
 
 
-def down_launch(bm: int, rank: int, dtype: torch.dtype, hidden: int, inner: int) -> Launch:
-    """`down_kernel` for `bm` tokens a slot; rank 0: no adapter."""
-    launch = _products(down_kernel, bm, rank, dtype, IN=inner, OUT=hidden)
+def down_launch(tiling: Tiling, rank: int, dtype: torch.dtype, hidden: int, inner: int) -> Launch:
+    """`down_kernel`; rank 0: no adapter."""
+    launch = _products(down_kernel, tiling, rank, dtype, IN=inner, OUT=hidden)
     return launch._replace(types=launch.types | {"out": "*fp32"})
 
 
 def unpack_launch(dtype: torch.dtype) -> Launch:
     """`unpack_kernel` to dense values of `dtype`."""
-    return Launch(unpack_kernel, {"blocks": "*u8", "scales": "*u8", "out": _NAMES[dtype], "groups": "i32"}, {"BG": 64})
+    types = {"blocks": "*u8", "scales": "*u8", "out": POINTERS[dtype], "groups": "i32"}
+    return Launch(unpack_kernel, types, {"BG": 64})
 
 
 def gather_launch(dtype: torch.dtype, width: int) -> Launch:
     """`gather_kernel` for a table of `dtype` with rows of `width` values."""
-    types = {"ids": "*i64", "table": _NAMES[dtype], "out": "*fp32"}
+    types = {"ids": "*i64", "table": POINTERS[dtype], "out": "*fp32"}
     return Launch(gather_kernel, types, {"WIDTH": width, "BLOCK": 1024})
 
 
-def launches(hidden: int, inner: int, top_k: int, rank: int, dtype: torch.dtype) -> Iterator[Launch]:
-    """Every `Launch` that a model of these sizes uses, adapted with this rank or not."""
-    for bm in TILES:
-        for r in {0, rank}:
-            yield gate_up_launch(bm, r, dtype, hidden, inner, top_k)
-            yield down_launch(bm, r, dtype, hidden, inner)
-    yield unpack_launch(dtype)
-    yield gather_launch(dtype, hidden)
-
-
 class Workspace(NamedTuple):
-    """Buffers of `decode` for one number of tokens T; P = T * K pairs (token, expert), S slots of up to `bm` pairs.
+    """Buffers of `decode` for one number of tokens T; P = T * K pairs (token, expert), S slots of up to BM pairs.
 
-    inside: between the two products, [P, 2, I / 2], even columns first. outside: fp32 [T, K, H], of each pair.
-    The rest are numbers from 0: of pairs int32 [P, 1], of experts int64 [E], of slots int64 [S], and of the places in a
-    slot int64 [bm].
+    operands: the tokens as they are multiplied, [T, 8, H / 8], column 8 w + j at [j, w]. inside: between the two
+    products, [P, 8, I / 8] likewise. outside: fp32 [T, K, H], of each pair. slot_expert: int32 [S]. slot_pairs: int32
+    [S, BM].
     """
 
+    operands: Tensor
     inside: Tensor
     outside: Tensor
-    pair_numbers: Tensor
-    expert_numbers: Tensor
-    slot_numbers: Tensor
-    place_numbers: Tensor
+    slot_expert: Tensor
+    slot_pairs: Tensor
+    tiling: Tiling
 
     @classmethod
-    def allocate(cls, tokens: int, top_k: int, experts: tuple) -> "Workspace":
-        """experts: `helpers.kernels.experts.ExpertWeights`."""
+    def allocate(cls, tokens: int, top_k: int, experts: tuple, tiling: Tiling | None = None) -> "Workspace":
+        """experts: `helpers.kernels.experts.ExpertWeights`. tiling: default: the one for the experts' device."""
         device = experts.down_bias.device
         count, width = experts.down_bias.shape
         inner = experts.gate_up_bias.shape[1] // 2
         pairs = tokens * top_k
-        bm = tokens_together(tokens)
-        most_slots = min(pairs, count + pairs // bm)
+        if tiling is None:
+            capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+            tiling = Tiling.choose(tokens, capability)
+        most_slots = min(pairs, count + pairs // tiling.tokens)
+
+        def empty(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=device)
+
         return cls(
-            inside=torch.empty(pairs, 2, inner // 2, dtype=experts.dtype, device=device),
-            outside=torch.empty(tokens, top_k, width, device=device),
-            pair_numbers=torch.arange(pairs, dtype=torch.int32, device=device)[:, None],
-            expert_numbers=torch.arange(count, device=device),
-            slot_numbers=torch.arange(most_slots, device=device),
-            place_numbers=torch.arange(bm, device=device),
+            operands=empty(tokens, 8, width // 8, dtype=experts.dtype),
+            inside=empty(pairs, 8, inner // 8, dtype=experts.dtype),
+            outside=empty(tokens, top_k, width, dtype=torch.float32),
+            slot_expert=empty(most_slots, dtype=torch.int32),
+            slot_pairs=empty(most_slots, tiling.tokens, dtype=torch.int32),
+            tiling=tiling,
         )
 
 
-def slots(indices: Tensor, workspace: Workspace) -> tuple[Tensor, Tensor]:
-    """Sort pairs (token, expert) into slots of up to `bm` pairs of one expert, without a host synchronisation.
+def fill_slots(indices: Tensor, workspace: Workspace, experts: int) -> None:
+    """Sort pairs (token, expert) into slots of pairs of one expert, without a host synchronisation.
 
-    indices: int64 [T, K]. Returns `(slot_expert int32 [S], slot_pairs int32 [S, bm])`, -1 where a
-    slot or a place in it is empty; S depends on the shapes only.
+    indices: int64 [T, K]. Writes `slot_expert` and `slot_pairs`, -1 where a slot or a place in it is empty.
     """
-    flat = indices.flatten()  # [P], P = T * K
-    bm = len(workspace.place_numbers)
-    count = len(workspace.expert_numbers)
-    if bm == 1:
-        return flat.int(), workspace.pair_numbers
-
-    # pairs and slots of each expert, [E]
-    sizes = (flat[:, None] == workspace.expert_numbers).sum(0)
-    needed = (sizes + bm - 1) // bm
-    slot_ends = needed.cumsum(0)
-    slot_starts = slot_ends - needed
-    pair_starts = sizes.cumsum(0) - sizes
-
-    # the expert of each slot, [S]; `count` stands for none
-    slot = workspace.slot_numbers
-    expert = torch.searchsorted(slot_ends, slot, right=True)
-    is_used = expert < count
-    owner = expert.clamp(max=count - 1)
-
-    # which of its expert's pairs stands at each place, [S, bm]
-    first = (slot - slot_starts[owner])[:, None] * bm
-    within = first + workspace.place_numbers
-    is_live = (within < sizes[owner][:, None]) & is_used[:, None]
-    place = pair_starts[owner][:, None] + within
-    by_expert = flat.argsort(stable=True)
-    pairs = by_expert[place.clamp(max=len(flat) - 1)]
-
-    slot_expert = expert.masked_fill(~is_used, -1).int()
-    slot_pairs = pairs.masked_fill(~is_live, -1).int()
-    return slot_expert, slot_pairs
+    slots, together = workspace.slot_pairs.shape
+    launch = slots_launch(indices.numel(), experts, together)
+    launch((slots,), indices, workspace.slot_expert, workspace.slot_pairs)
 
 
 def decode(
@@ -299,48 +342,40 @@ def decode(
 
     Arguments and result as there; experts: `ExpertWeights`, lora: `ExpertLora` or None. workspace: for as many tokens.
     """
-    tokens, width = hidden.shape
+    width = hidden.shape[1]
     top_k = indices.shape[1]
-    inner = experts.gate_up_bias.shape[1] // 2
-    bm = len(workspace.place_numbers)
+    count, gate_up_width = experts.gate_up_bias.shape
+    inner = gate_up_width // 2
+    tiling = workspace.tiling
     rank = lora.gate_up_A.shape[1] if lora else 0
-    slot_expert, slot_pairs = slots(indices, workspace)
-    # z [T, K, r] is the low-rank part between A and B; without an adapter the kernels read neither
+    fill_slots(indices, workspace, count)
+    slots = (workspace.slot_expert, workspace.slot_pairs)
+    # z [P, r] is the low-rank part between A and B; without an adapter the kernels read neither
     z = b = experts.down_bias
 
+    x = workspace.operands
+    x.copy_(hidden.unflatten(-1, (-1, 8)).transpose(1, 2))
     if lora:
-        z = _low_rank_of(hidden[:, None], lora.gate_up_A, indices, lora.scaling)
+        z = low_rank(hidden, lora.gate_up_A, indices, lora.scaling, split=False)
         b = lora.gate_up_B
-    x = hidden.to(experts.dtype).unflatten(-1, (-1, 2)).transpose(1, 2).contiguous()  # even columns first
     h = workspace.inside
-    launch = gate_up_launch(bm, rank, experts.dtype, width, inner, top_k)
-    grid = (triton.cdiv(inner, launch.constants["BN"]), len(slot_expert))
-    launch(
-        grid, x, *experts.gate_up, experts.gate_up_bias, slot_expert, slot_pairs, z, b, h, experts.alpha, experts.limit
-    )
+    launch = gate_up_launch(tiling, rank, experts.dtype, width, inner, top_k)
+    grid = (triton.cdiv(inner, launch.constants["BN"]), len(workspace.slot_expert))
+    launch(grid, x, *_words(experts.gate_up), experts.gate_up_bias, *slots, z, b, h, experts.alpha, experts.limit)
 
     if lora:
-        in_order = h.transpose(1, 2).reshape(tokens, top_k, inner).float()
-        z = _low_rank_of(in_order, lora.down_A, indices, lora.scaling)
+        z = low_rank(h, lora.down_A, indices, lora.scaling, split=True)
         b = lora.down_B
     y = workspace.outside
-    launch = down_launch(bm, rank, experts.dtype, width, inner)
-    grid = (triton.cdiv(width, launch.constants["BN"]), len(slot_expert))
-    launch(grid, h, *experts.down, experts.down_bias, slot_expert, slot_pairs, z, b, y)
-    return (y * weights.float()[..., None]).sum(1)
+    launch = down_launch(tiling, rank, experts.dtype, width, inner)
+    grid = (triton.cdiv(width, launch.constants["BN"]), len(workspace.slot_expert))
+    launch(grid, h, *_words(experts.down), experts.down_bias, *slots, z, b, y)
+    return torch.bmm(weights.float()[:, None], y)[:, 0]  # the sum over a token's experts
 
 
-def _low_rank_of(x: Tensor, a: Tensor, indices: Tensor, scaling: float) -> Tensor:
-    """scaling * A x of each pair, fp32 [T, K, r]: x [T, K or 1, in] against the A [E, r, in] of its expert.
-
-    All experts' A are multiplied, in one product: for gpt-oss-20b at rank 4 they are 1.5 MB, a packed expert 13.
-    """
-    count, rank, _ = a.shape
-    tokens, top_k = indices.shape
-    products = x.float() @ a.flatten(0, 1).T  # [T, K or 1, E * r]
-    by_expert = products.view(tokens, -1, count, rank).expand(-1, top_k, -1, -1)
-    chosen = indices[..., None, None].expand(-1, -1, 1, rank)
-    return by_expert.gather(2, chosen).squeeze(2).mul(scaling).contiguous()
+def _words(packed: tuple) -> tuple[Tensor, Tensor]:
+    """The blocks of a `Packed` matrix four bytes at a time, int32 [E, out, in/32, 4], and its scales."""
+    return packed.blocks.view(torch.int32), packed.scales
 
 
 def unpack(blocks: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:

@@ -116,18 +116,14 @@ def decode_step(
     """
     batch = rows.tokens.shape[0]
     heads = (batch, weights.key_heads, -1, weights.head_dim)
-    cos = weights.cos[rows.positions][:, None]  # [B, 1, D]
-    sin = weights.sin[rows.positions][:, None]
     bias = _score_bias(weights, rows, length)
 
     x = weights.embed(rows.tokens)  # the residual stream, fp32 [B, H]
     for layer, buffers in zip(weights.layers, cache.layers):
         # attention
         normed = F.rms_norm(x, [weights.hidden_size], layer.attention_norm, weights.eps)
-        q, k, v = _queries_keys_values(weights, layer, normed, cos, sin)  # [B, heads, D]
-        places = buffers.places(rows.positions)
-        buffers.keys[rows.row_numbers, :, places] = k
-        buffers.values[rows.row_numbers, :, places] = v
+        qkv = layer.qkv(normed).unflatten(-1, (-1, weights.head_dim))  # [B, Hq + 2 Hkv, D]
+        q = _rotate_and_cache(weights, qkv, buffers, rows)  # [B, Hq, D]
         filled = buffers.filled(length)
         keys = buffers.keys[:batch, :, :filled]
         values = buffers.values[:batch, :, :filled]
@@ -157,11 +153,30 @@ def _score_bias(weights: DecoderWeights, rows: Rows, length: int) -> Tensor:
     return bias[:, None, None].repeat(1, weights.key_heads, group, 1)
 
 
-def _queries_keys_values(
-    weights: DecoderWeights, layer: LayerWeights, normed: Tensor, cos: Tensor, sin: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries [N, Hq, D], keys and values [N, Hkv, D] of tokens [N, H]; cos, sin: [N, 1, D]."""
-    qkv = layer.qkv(normed).unflatten(-1, (-1, weights.head_dim))  # [N, Hq + 2 Hkv, D]
+def _rotate_and_cache(weights: DecoderWeights, qkv: Tensor, buffers: LayerCache, rows: Rows) -> Tensor:
+    """Write the rotated keys and the values of one token a row to the cache; return the rotated queries [B, Hq, D].
+
+    qkv: [B, Hq + 2 Hkv, D].
+    """
+    if qkv.is_cuda:
+        from helpers.kernels.decode_triton import rotate_and_cache
+
+        tables = (weights.cos, weights.sin)
+        return rotate_and_cache(qkv, *tables, rows.positions, buffers.keys, buffers.values, weights.heads)
+    cos = weights.cos[rows.positions][:, None]  # [B, 1, D]
+    sin = weights.sin[rows.positions][:, None]
+    q, k, v = _rotate(weights, qkv, cos, sin)
+    places = buffers.places(rows.positions)
+    buffers.keys[rows.row_numbers, :, places] = k
+    buffers.values[rows.row_numbers, :, places] = v
+    return q
+
+
+def _rotate(weights: DecoderWeights, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rotated queries [N, Hq, D] and keys [N, Hkv, D], and values [N, Hkv, D], of qkv [N, Hq + 2 Hkv, D].
+
+    cos, sin: [N, 1, D].
+    """
     turned = weights.heads + weights.key_heads
     qk = qkv[:, :turned]
     exchanged = qk.roll(weights.head_dim // 2, -1)  # the halves of each head
@@ -208,8 +223,9 @@ def prefill(
     x = weights.embed(tokens.flatten())  # fp32 [n * T, H]
     for layer, buffers in zip(weights.layers, cache.layers):
         normed = F.rms_norm(x, [weights.hidden_size], layer.attention_norm, weights.eps)
-        qkv = _queries_keys_values(weights, layer, normed, cos, sin)  # [n * T, heads, D] each
-        q, k, v = (part.unflatten(0, (count, width)).transpose(1, 2) for part in qkv)  # [n, heads, T, D]
+        qkv = layer.qkv(normed).unflatten(-1, (-1, weights.head_dim))  # [n * T, Hq + 2 Hkv, D]
+        rotated = _rotate(weights, qkv, cos, sin)
+        q, k, v = (part.unflatten(0, (count, width)).transpose(1, 2) for part in rotated)  # [n, heads, T, D]
         seen = _seen_before(buffers, start)
         earlier = buffers.places_of(seen)
         keys = torch.cat([_at(buffers.keys, rows, earlier), k], 2)  # [n, Hkv, seen + T, D]

@@ -51,7 +51,8 @@ class Projection:
         if not self.adapters:
             return out
         wide = out.to(torch.promote_types(out.dtype, torch.float32))
-        together = torch.cat([adapter.a for adapter in self.adapters])  # [sum of r, in]
+        matrices = [adapter.a for adapter in self.adapters]
+        together = matrices[0] if len(matrices) == 1 else torch.cat(matrices)  # [sum of r, in]
         ranks = [adapter.a.shape[0] for adapter in self.adapters]
         lows = (x.to(together.dtype) @ together.T).split(ranks, -1)  # [N, r] each
         for adapter, low in zip(self.adapters, lows, strict=True):

@@ -55,7 +55,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from helpers.kernels import mxfp4_triton  # noqa: E402
+from helpers.kernels.launch import POINTERS, Launch  # noqa: E402
 from tests.fake_gpu.operations import describe, device_type, storage_of, tensors_in  # noqa: E402
 
 #: Operations that launch no kernel, besides views.
@@ -72,11 +72,7 @@ WAITING = {
 }  # fmt: skip
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
 #: Triton's names of types -> torch's, or Python's.
-DTYPES = {
-    "*fp16": torch.float16, "*bf16": torch.bfloat16, "*fp32": torch.float32,
-    "*u8": torch.uint8, "*i32": torch.int32, "*i64": torch.int64,
-    "fp32": float, "i32": int,
-}  # fmt: skip
+DTYPES = {name: dtype for dtype, name in POINTERS.items()} | {"fp32": float, "i32": int}
 #: The allocator of CUDA hands out multiples of so many bytes.
 ALLOCATION = 512
 
@@ -215,7 +211,7 @@ class Gpu(TorchDispatchMode):
     def _problem(self, what: str) -> None:
         self.record.problems[f"{what} at {_place()}"] += 1
 
-    def launch(self, launch: mxfp4_triton.Launch, grid: tuple, *arguments: object) -> None:
+    def launch(self, launch: Launch, grid: tuple, *arguments: object) -> None:
         """Take the place of a Triton launch: compare the arguments with the types that it is compiled for."""
         kernel = launch.kernel.__name__
         names = [name for name in launch.kernel.arg_names if name not in launch.constants]
@@ -266,12 +262,16 @@ def _place() -> str:
 
 
 @contextmanager
-def fake_gpu() -> Iterator[Gpu]:
-    """Let code for device "cuda" run on fake tensors. It changes torch for good: use it in a process of its own."""
+def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
+    """Let code for device "cuda" run on fake tensors. It changes torch for good: use it in a process of its own.
+
+    capability: of the GPU, a T4's by default.
+    """
     gpu = Gpu()
+    torch.cuda.get_device_capability = lambda device=None: capability
     nn.Module._apply = _move
     FakeTensor.tolist = lambda tensor: _tolist(gpu, tensor)
-    mxfp4_triton.Launch.__call__ = lambda launch, grid, *arguments: gpu.launch(launch, grid, *arguments)
+    Launch.__call__ = lambda launch, grid, *arguments: gpu.launch(launch, grid, *arguments)
     with FakeTensorMode(allow_non_fake_inputs=True), gpu:
         yield gpu
 

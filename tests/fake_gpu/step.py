@@ -203,15 +203,15 @@ def indexes_from_the_host(attention: Callable) -> Callable:
     return faulty
 
 
-def grows(places: Callable) -> Callable:
+def grows(filled: Callable) -> Callable:
     """Append to the cache as transformers' dynamic cache does, in place of writing into it."""
 
-    def faulty(layer, positions):
+    def faulty(layer, length):
         for name in ("keys", "values"):
             buffer = getattr(layer, name)
             longer = torch.cat([buffer, buffer[:, :, -1:]], 2)
             object.__setattr__(layer, name, longer)  # the dataclass is frozen
-        return places(layer, positions)
+        return filled(layer, length)
 
     return faulty
 
@@ -235,7 +235,7 @@ FAULTS = {
     "factory": (decoder, "draw", makes_a_tensor),
     "copy": (decoder, "draw", copies_from_the_host),
     "cpu-index": (decoder, "decode_attention", indexes_from_the_host),
-    "growing-cache": (LayerCache, "places", grows),
+    "growing-cache": (LayerCache, "filled", grows),
     "dtype": (decoder, "routed_forward", gives_a_wrong_dtype),
 }
 

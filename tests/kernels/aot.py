@@ -2,29 +2,28 @@
 
     python -m tests.kernels.aot t4 l4      (the Triton that is first on PYTHONPATH)
 
-Registers, stack and shared memory are read out of the binaries by NVIDIA's tool that comes with Triton.
+Registers, stack, shared memory and the instructions of the loops are read out of the binaries.
 """
 
 import json
 import os
-import re
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from helpers.kernels.mxfp4_triton import launches
-from helpers.model.memory import released_config
+from helpers.kernels.launches import launches
+from helpers.model.memory import released_config, rollout_length
 from helpers.profiles import PROFILES
+from tests.kernels.sass import loops, resources
 
 #: Compute capabilities of the cards that a profile is for: T4; RTX 3090, L4 and RTX 4090; A100; H100.
 CAPABILITIES = {"t4": [75], "l4": [86, 89], "a100": [80], "h100": [90]}
-TOOL = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+#: Kernels whose loops read packed weights.
+OVER_PACKED_ROWS = ("gate_up_kernel", "down_kernel")
+THREADS_IN_A_WARP = 32
 
 
 def binary(launch, capability):
@@ -44,31 +43,36 @@ def binary(launch, capability):
     )
 
 
-def resources(cubin):
-    """`(registers, stack bytes, shared bytes)`; stack is where registers spill to."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        text = subprocess.run([TOOL, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
-    return map(int, re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", text.stdout).groups())
+def in_the_loops(launch, cubin: bytes) -> dict[str, float]:
+    """What a thread executes in the loops over packed rows, the worst of them: shuffles, and instructions a byte."""
+    if launch.kernel.__name__ not in OVER_PACKED_ROWS:
+        return {}
+    bytes_of_a_tile = launch.constants["BN"] * launch.constants["BW"] * 4
+    bytes_of_a_thread = bytes_of_a_tile / (launch.warps * THREADS_IN_A_WARP)
+    bodies = list(loops(cubin))
+    return {
+        "loops": len(bodies),
+        "shuffles": max(body["SHFL"] for body in bodies),
+        "instructions_a_byte": max(body.total() for body in bodies) / bytes_of_a_thread,
+    }
 
 
 def main(names):
-    sizes = released_config("20b")
+    config = released_config("20b")
     for name in names:
         profile = PROFILES[name]
-        table = launches(
-            sizes.hidden_size, sizes.intermediate_size, sizes.num_experts_per_tok, profile.lora_r,
-            getattr(torch, profile.dtype),
-        )  # fmt: skip
-        for launch in table:
-            for capability in CAPABILITIES[name]:
+        dtype = getattr(torch, profile.dtype)
+        length = rollout_length(profile.max_completion_length)
+        for capability in CAPABILITIES[name]:
+            for launch in launches(config, profile.lora_r, dtype, divmod(capability, 10), (length,)):
                 compiled = binary(launch, capability)
-                registers, stack, static = resources(compiled.asm["cubin"])
+                cubin = compiled.asm["cubin"]
+                registers, stack, static = resources(cubin)
                 row = {
                     "triton": triton.__version__, "profile": name, "capability": capability,
                     "kernel": launch.kernel.__name__, **launch.constants, "registers": registers, "stack": stack,
-                    "shared": max(static, compiled.metadata.shared), "dot": "mma" in compiled.asm["ptx"],
+                    "shared": max(static, compiled.metadata.shared), "mma": "mma" in compiled.asm["ptx"],
+                    **in_the_loops(launch, cubin),
                 }  # fmt: skip
                 print(json.dumps(row), flush=True)
 

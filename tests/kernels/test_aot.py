@@ -14,7 +14,9 @@ from tests.kernels.aot import CAPABILITIES
 
 #: Colab's Triton, which `make test` puts beside the newest one that is installed.
 OLDER = "3.6.0"
-
+#: Tokens multiplied together -> instructions that a thread may spend on a byte of weights. A T4 has 40 multiprocessors
+#: that issue 128 of them a clock: at 1.3 GHz there is time for 21 while memory delivers a byte at 320 GB/s.
+MOST_INSTRUCTIONS = {1: 15, 2: 19, 4: 25, 8: 45}
 
 #: Colab's T4 is tried in every run, its other cards in `make test-slow`.
 CASES = [
@@ -44,11 +46,20 @@ def test_every_launch_compiles_without_spilling(profile, older, tmp_path):
     )
     assert run.returncode == 0, run.stderr[-3000:]
     rows = [json.loads(line) for line in run.stdout.splitlines()]
-    # four sizes of slot, with and without an adapter, two kernels; unpacking; the host table
-    assert len(rows) == (4 * 2 * 2 + 2) * len(CAPABILITIES[profile])
     assert {row["triton"] == OLDER for row in rows} == {True} or not older
     for row in rows:
-        assert row["stack"] == 0 and row["registers"] <= 128 and row["shared"] <= 4 << 10 and not row["dot"], row
+        assert row["stack"] == 0 and row["registers"] <= 168 and row["shared"] <= 16 << 10, row
+        assert row["mma"] == row.get("DOT", False), row
+    over_packed_rows = [row for row in rows if "shuffles" in row]
+    for row in over_packed_rows:
+        assert row["loops"] == (2 if row["kernel"] == "gate_up_kernel" else 1), row
+        assert row["shuffles"] == 0, row
+        assert row["DOT"] or row["instructions_a_byte"] <= MOST_INSTRUCTIONS[row["BM"]], row
+    # two kernels, with and without an adapter, in each form
+    for capability in CAPABILITIES[profile]:
+        forms = {row["BM"] for row in over_packed_rows if row["capability"] == capability}
+        assert forms == ({1, 2, 4, 8} if capability < 80 else {1, 2, 16})
+    assert len(over_packed_rows) == 4 * (4 if profile == "t4" else 3) * len(CAPABILITIES[profile])
 
 
 def test_every_gpu_profile_has_its_cards():

@@ -1,6 +1,7 @@
 """The mixture of experts over packed bytes: values, gradients, and what is read and held."""
 
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from helpers.kernels import mxfp4, mxfp4_triton
+from helpers.kernels import decode_triton, mxfp4, mxfp4_triton
 from helpers.kernels.experts import DECODE_TOKENS, Packed, expert_forward, routed_forward, workspace_for
+from helpers.kernels.launch import POINTERS, Launch
+from helpers.kernels.launches import launches
 from helpers.kernels.linear import frozen_linear
+from helpers.rollout import decoder
+from helpers.rollout.cache import LayerCache
+from helpers.rollout.decoder import Rows
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 
@@ -201,6 +207,14 @@ class TestKernels:
     def test_decode_equals_the_reference(self, dtype, tokens, routing, adapt):
         self.compare(tokens, routing, dtype, adapt, hidden=64, inner=32, count=4, top_k=2)
 
+    @pytest.mark.parametrize("tiling", [*mxfp4_triton.MULTIPLY_ADDS, mxfp4_triton.TENSOR_CORES])
+    @pytest.mark.parametrize(("tokens", "routing"), [(2, "uniform"), (19, "one")])
+    def test_every_form_of_the_products(self, tiling, tokens, routing):
+        """A card's compute capability chooses the form; slots that are not full, and several for one expert. (The
+        interpreter cannot multiply bfloat16 with `tl.dot`: that one is compiled ahead of time only.)"""
+        sizes = {"hidden": 160, "inner": 32, "count": 4}
+        self.compare(tokens, routing, torch.float16, True, top_k=2, tiling=tiling, **sizes)
+
     def test_a_rollout_with_a_workspace_multiplies_the_packed_bytes(self, monkeypatch):
         """Only that call can be captured in a CUDA graph; the trainer's unpacks expert by expert."""
         called = []
@@ -215,40 +229,84 @@ class TestKernels:
         self.compare(tokens, "uniform", torch.float16, True, hidden=1056, inner=64, count=2, top_k=1)
 
     @staticmethod
-    def compare(tokens, routing, dtype, adapt, top_k, **sizes):
+    def compare(tokens, routing, dtype, adapt, top_k, tiling=None, **sizes):
         packed, dense, lora = random_experts(dtype=dtype, **sizes)
         lora = lora if adapt else None
         hidden, indices, weights = random_tokens(tokens, sizes["count"], sizes["hidden"], top_k, routing=routing)
         hidden = hidden / sizes["hidden"] ** 0.5
-        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, packed)
-        workspace.inside.fill_(torch.nan)  # as an earlier step may leave them
-        workspace.outside.fill_(torch.nan)
+        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, packed, tiling)
+        for buffer in (workspace.operands, workspace.inside, workspace.outside):
+            buffer.fill_(torch.nan)  # as an earlier step may leave them
+        workspace.slot_expert.fill_(1)
+        workspace.slot_pairs.fill_(0)
         ours = mxfp4_triton.decode(hidden, indices, weights, packed, lora, workspace)
         limit = 1e-6 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps
         assert error(ours, by_definition(hidden, indices, weights, dense, lora)) < limit
         # the same rounding as the trainer's, so that sampled and trained log-probabilities agree
         assert error(ours, expert_forward(hidden, indices, weights, packed, lora).double()) < limit / 2
 
-    @pytest.mark.parametrize(
-        ("tokens", "top_k", "count", "bm"), [(1, 4, 32, 1), (7, 4, 32, 2), (16, 2, 3, 4), (32, 4, 8, 8)]
-    )
+    @pytest.mark.parametrize(("tokens", "top_k", "count"), [(1, 4, 32), (7, 4, 32), (16, 2, 3), (32, 4, 8), (5, 3, 5)])
     @pytest.mark.parametrize("routing", ["uniform", "one"])
-    def test_slots_hold_each_pair_once_with_its_expert(self, tokens, top_k, count, bm, routing):
-        if top_k >= count:
-            top_k = count - 1
+    @pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+    def test_slots_hold_each_pair_once_with_its_expert(self, tokens, top_k, count, routing, capability):
+        """The slots of an expert follow each other and all but its last are full: as few as can be, and there are
+        enough of them however unlike the experts are."""
         _, indices, _ = random_tokens(tokens, count=count, top_k=top_k, routing=routing)
-        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, random_experts(count=count, hidden=32, inner=32)[0])
-        assert workspace.place_numbers.shape == (bm,)
-        expert, pairs = mxfp4_triton.slots(indices, workspace)
-        live = pairs >= 0
-        assert sorted(pairs[live].tolist()) == list(range(indices.numel()))
-        assert torch.equal(indices.flatten()[pairs[live]], expert[:, None].expand_as(pairs)[live].long())
+        tiling = mxfp4_triton.Tiling.choose(tokens, capability)
+        experts = random_experts(count=count, hidden=32, inner=32)[0]
+        workspace = mxfp4_triton.Workspace.allocate(tokens, top_k, experts, tiling)
+        workspace.slot_expert.fill_(77)
+        workspace.slot_pairs.fill_(77)
+        mxfp4_triton.fill_slots(indices, workspace, count)
+        wanted_experts = []
+        wanted_pairs = []
+        for expert in range(count):
+            pairs = (indices.flatten() == expert).nonzero()[:, 0].tolist()
+            for start in range(0, len(pairs), tiling.tokens):
+                held = pairs[start : start + tiling.tokens]
+                wanted_experts.append(expert)
+                wanted_pairs.append(held + [-1] * (tiling.tokens - len(held)))
+        unused = len(workspace.slot_expert) - len(wanted_experts)
+        assert workspace.slot_expert.tolist() == wanted_experts + [-1] * unused
+        assert workspace.slot_pairs.tolist() == wanted_pairs + [[-1] * tiling.tokens] * unused
+
+    def test_slots_are_enough_for_every_routing(self):
+        """Pairs beyond the last slot would be left out without a word."""
+        experts = random_experts(count=4, hidden=32, inner=32)[0]
+        for tokens in range(1, DECODE_TOKENS + 1):
+            for tiling in (mxfp4_triton.Tiling.choose(tokens, capability) for capability in ((7, 5), (9, 0))):
+                workspace = mxfp4_triton.Workspace.allocate(tokens, 2, experts, tiling)
+                # the worst: as many experts as can have one pair in their last slot
+                pairs = 2 * tokens
+                alone = min(3, pairs)
+                needed = alone + -(-(pairs - alone) // tiling.tokens)
+                assert len(workspace.slot_expert) >= needed, (tokens, tiling)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+    @pytest.mark.parametrize("window", [None, 8])
+    def test_rotation_and_cache_are_those_of_the_cpu(self, dtype, window):
+        """Queries, keys and values to the last bit, each in its place of a ring that has gone round."""
+        heads, key_heads, dim, length, rows = 4, 2, 16, 24, 3
+        qkv = torch.randn(rows, heads + 2 * key_heads, dim).to(dtype)
+        cos, sin = torch.randn(2, length, dim).to(dtype)
+        capacity = window or length
+        caches = [LayerCache(*torch.zeros(2, rows + 1, key_heads, 1 + capacity, dim).to(dtype), window) for _ in "ab"]
+        progress = Rows.empty(rows, length, 32, torch.device("cpu"))
+        progress.positions.copy_(torch.tensor([0, 7, 21]))
+        weights = SimpleNamespace(cos=cos, sin=sin, heads=heads, key_heads=key_heads, head_dim=dim)
+        wanted = decoder._rotate_and_cache(weights, qkv, caches[0], progress)
+        ours = decode_triton.rotate_and_cache(
+            qkv, cos, sin, progress.positions, caches[1].keys, caches[1].values, heads
+        )
+        assert torch.equal(ours, wanted)
+        for name in ("keys", "values"):
+            assert torch.equal(getattr(caches[0], name), getattr(caches[1], name)) and caches[1].keys.any()
 
     @pytest.mark.parametrize("tokens", [1, 8, 64])
     def test_decode_never_waits_for_the_host(self, tokens, monkeypatch):
         """One wait a layer is 24 a token, and a step with one cannot be captured in a CUDA graph: here tensors have
         no values to wait for, and asking for one raises."""
-        monkeypatch.setattr(mxfp4_triton.Launch, "__call__", lambda *_: None)
+        monkeypatch.setattr(Launch, "__call__", lambda *_: None)
         real = (*random_tokens(tokens), *random_experts(dtype=torch.float16)[::2])
         workspace = mxfp4_triton.Workspace.allocate(tokens, real[1].shape[1], real[3])
         with FakeTensorMode() as mode:
@@ -256,7 +314,8 @@ class TestKernels:
             def fake(part):
                 if isinstance(part, torch.Tensor):
                     return mode.from_tensor(part)
-                return type(part)(*map(fake, part)) if isinstance(part, tuple) else part
+                is_of_tensors = isinstance(part, tuple) and not isinstance(part, mxfp4_triton.Tiling)
+                return type(part)(*map(fake, part)) if is_of_tensors else part
 
             parts = [fake(part) for part in (*real, workspace)]
             assert mxfp4_triton.decode(*parts).shape == (tokens, 96)
@@ -275,26 +334,37 @@ class TestKernels:
         table, ids = torch.randn(10, 70).half(), torch.tensor([[1, 5], [9, 0]])
         assert torch.equal(mxfp4_triton.gather_rows(table, ids), table[ids].float())
 
-    def test_every_launch_is_in_the_table(self, monkeypatch):
+    @pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+    def test_every_launch_is_in_the_table(self, monkeypatch, capability):
         """What the ahead-of-time test compiles is what runs."""
         ran = []
 
         def launched(self, grid, *arguments):
             ran.append(self)
             names = [name for name in self.kernel.arg_names if name in self.types]
-            kinds = {torch.uint8: "*u8", torch.int32: "*i32", torch.int64: "*i64", **mxfp4_triton._NAMES}
             scalars = {int: "i32", float: "fp32"}
-            found = [kinds[a.dtype] if torch.is_tensor(a) else scalars[type(a)] for a in arguments]
+            found = [POINTERS[a.dtype] if torch.is_tensor(a) else scalars[type(a)] for a in arguments]
             assert len(arguments) == len(names) and dict(zip(names, found)) == self.types
 
-        monkeypatch.setattr(mxfp4_triton.Launch, "__call__", launched)
+        monkeypatch.setattr(Launch, "__call__", launched)
         packed, _, lora = random_experts(dtype=torch.float16)
-        for tokens in range(1, DECODE_TOKENS + 1):
+        for tokens in (1, 2, 4, 8, 16, 32, 64):
+            tiling = mxfp4_triton.Tiling.choose(tokens, capability)
             for adapter in (None, lora):
                 routing = random_tokens(tokens)
-                workspace = mxfp4_triton.Workspace.allocate(tokens, routing[1].shape[1], packed)
+                workspace = mxfp4_triton.Workspace.allocate(tokens, routing[1].shape[1], packed, tiling)
                 mxfp4_triton.decode(*routing, packed, adapter, workspace)
         mxfp4_triton.unpack(packed.down.blocks[0], packed.down.scales[0], torch.float16)
         mxfp4_triton.gather_rows(torch.zeros(4, 96).half(), torch.zeros(2, dtype=torch.long))
-        table = list(mxfp4_triton.launches(96, 64, 3, 5, torch.float16))
-        assert all(launch in table for launch in ran) and all(launch in ran for launch in table)
+        for capacity in (8, 40):
+            cache = torch.zeros(2, 3, 2, 1 + capacity, 16).half()
+            qkv = torch.zeros(2, 8, 16).half()
+            tables = torch.zeros(2, 40, 16).half()
+            decode_triton.rotate_and_cache(qkv, *tables, torch.zeros(2, dtype=torch.long), *cache, 4)
+        config = SimpleNamespace(
+            hidden_size=96, intermediate_size=64, num_experts_per_tok=3, num_local_experts=8, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=16, sliding_window=8,
+        )  # fmt: skip
+        table = list(launches(config, 5, torch.float16, capability, (40,)))
+        assert [launch for launch in ran if launch not in table] == []
+        assert [launch for launch in table if launch not in ran] == []
