@@ -29,6 +29,7 @@ from helpers.model.files import (
 from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
 from helpers.model.memory import PROMPT, WHOLE, MemoryPlan, memory_plan
+from helpers.model.pieces import copy_to
 from helpers.profiles import Profile, get_profile
 from helpers.runtime import UserError, first_line
 
@@ -315,7 +316,8 @@ def _check_range(name: str, weight: Tensor, profile: Profile) -> None:
 def _place(model, name: str, tensor: Tensor, profile: Profile) -> None:
     """Put a tensor in its place: matrices in the operands' dtype, packed bytes as they are, the small rest in fp32.
 
-    Always a copy, as on the CPU a tensor would stay a view of the file.
+    Always a copy, as on the CPU a tensor would stay a view of the file; and in pieces, as the head in two dtypes would
+    take twice its room on the GPU.
     """
     dtype = getattr(torch, profile.dtype)
     if name == "model.embed_tokens.weight" and profile.embedding != "device":
@@ -329,7 +331,7 @@ def _place(model, name: str, tensor: Tensor, profile: Profile) -> None:
         dtype = tensor.dtype
     elif not name.endswith(MATRIX_NAMES):
         dtype = torch.promote_types(dtype, torch.float32)
-    _put(model, name, tensor.to(profile.device, copy=True).to(dtype))
+    _put(model, name, copy_to(tensor, profile.device, dtype))
 
 
 def _put(model, name: str, tensor: Tensor) -> None:
