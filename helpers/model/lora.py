@@ -51,9 +51,10 @@ def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = 
 def save_adapter(model: PeftModel, folder: str | Path) -> None:
     """Write the adapter as PEFT does, into a folder that exists; the same adapter gives the same bytes.
 
-    PEFT keeps the targets in a set and writes it in an order that differs from process to process.
+    PEFT keeps the targets in a set and writes it in an order that differs from process to process. It would also look
+    up the base model on the hub, to find out whether its embeddings have been resized; they are frozen.
     """
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_embedding_layers=False)
     path = Path(folder) / "adapter_config.json"
     config = json.loads(path.read_text())
     if isinstance(config["target_modules"], list):
