@@ -1,5 +1,6 @@
 """Tensors that are placed or hashed piece by piece: the same values, and no second copy of a large one."""
 
+import hashlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers import add_lora, load_model, weights_digest
 from helpers.model import load
 from helpers.profiles import PROFILES
 
@@ -91,3 +93,39 @@ def test_a_matrix_is_never_on_the_device_in_two_dtypes(monkeypatch, device):
     beside = [size for size in sizes.made if size != matrix.nbytes]
     assert len(sizes.made) - len(beside) == 1, "the weight itself"
     assert sum(beside) <= matrix.nbytes and max(beside, default=0) <= MIB
+
+
+def digest_of_whole_tensors(model):
+    """What `weights_digest` was when it took each tensor at once."""
+    digest = hashlib.sha256()
+    tensors = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
+    tensors.update(model.named_buffers())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("dense", ["fp32", "nf4"])
+def test_the_digest_of_pieces_is_that_of_whole_tensors(monkeypatch, dense):
+    """Digests are compared over sessions. Pieces of 1,000 bytes end in the middle of numbers, too."""
+    model, _ = load_model(profile="tiny", dense=dense, experts="mxfp4")
+    model = add_lora(model, r=2, alpha=4)
+    model.register_buffer("number", torch.tensor(1.5))
+    model.register_buffer("nothing", torch.empty(0, 3))
+    model.register_buffer("turned", torch.arange(6000.0).view(60, 100).T)
+    monkeypatch.setattr("helpers.model.lora.PIECE_BYTES", 1000, raising=False)
+    assert weights_digest(model) == digest_of_whole_tensors(model)
+
+
+def test_the_digest_takes_64_mib_at_a_time_and_copies_none(monkeypatch):
+    """Each tensor came to the host twice, as an array and as bytes: 2.3 GB for the head alone."""
+    taken = []
+    digest = SimpleNamespace(update=taken.append, hexdigest=str)
+    monkeypatch.setattr("helpers.model.lora.hashlib", SimpleNamespace(sha256=lambda: digest))
+    model = nn.Module()
+    model.register_buffer("head", torch.zeros(150 * MIB, dtype=torch.uint8))
+    weights_digest(model)
+    name, *pieces = taken
+    assert name == b"head" and [memoryview(piece).nbytes // MIB for piece in pieces] == [64, 64, 22]
+    assert not any(isinstance(piece, bytes) for piece in pieces)
