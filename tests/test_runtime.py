@@ -214,6 +214,27 @@ def test_run_folder_that_cannot_be_written(tmp_path):
         run_folder(tmp_path / "file" / "below")
 
 
+NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}),
+        ({"PYTORCH_ALLOC_CONF": ""}, {"PYTORCH_ALLOC_CONF": ""}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}),
+    ],
+    ids=str,
+)
+def test_segments_of_gpu_memory_can_grow_unless_the_user_says_otherwise(given, expected):
+    """A T4 with memory enough in sum had no place for the next step of a growing cache."""
+    code = f"import helpers, os; print({{name: os.environ[name] for name in {NAMES} if name in os.environ}})"
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES} | given
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() == str(expected), run.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
