@@ -4,12 +4,19 @@ Importing this package loads nothing heavy; each name below is fetched when firs
 """
 
 import logging
+import os
 from importlib import import_module
 
 __version__ = "0.1.0"
 
 # bitsandbytes reports at import that an optional kernel for 4-bit products on the CPU is not there.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+
+# Caches that grow leave gaps in the GPU's memory; segments that can grow leave none. torch reads this when it first
+# allocates on the GPU, under this name from 2.11 on, which is the oldest version here; 2.9 ignores it under this name,
+# and up to 2.11 torch warns of the older name. What the user has set under either stands.
+if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 #: public name -> module that defines it
 _EXPORTS = {

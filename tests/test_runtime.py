@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import stat
 import subprocess
@@ -43,6 +44,17 @@ def test_auto_takes_the_largest_profile_that_fits(monkeypatch, memory_gib):
     profile = get_profile("auto")
     assert profile.needs_gib <= memory_gib and "Some GPU" in profile.why
     assert not any(profile.needs_gib < other.needs_gib <= memory_gib for other in PROFILES.values())
+
+
+def test_on_a_gpu_not_every_step_writes_a_checkpoint():
+    """555 MB after every step on a T4, most often to a mounted Google Drive."""
+    steps = {name: profile.save_steps for name, profile in PROFILES.items()}
+    assert steps.pop("tiny") == 1
+    assert set(steps.values()) == {5}
+    notebook = json.loads((ROOT / "notebooks" / "04_grpo.ipynb").read_text())
+    sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+    config_cell = next(source for source in sources if "config = GRPOConfig" in source)
+    assert "save_steps=profile.save_steps" in config_cell
 
 
 def test_no_two_steps_of_any_runs_share_a_seed():
@@ -212,6 +224,27 @@ def test_run_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="set RUN_DIR"):
         run_folder(tmp_path / "file" / "below")
+
+
+NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}),
+        ({"PYTORCH_ALLOC_CONF": ""}, {"PYTORCH_ALLOC_CONF": ""}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}),
+    ],
+    ids=str,
+)
+def test_segments_of_gpu_memory_can_grow_unless_the_user_says_otherwise(given, expected):
+    """A T4 with memory enough in sum had no place for the next step of a growing cache."""
+    code = f"import helpers, os; print({{name: os.environ[name] for name in {NAMES} if name in os.environ}})"
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES} | given
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() == str(expected), run.stderr
 
 
 @pytest.mark.parametrize(

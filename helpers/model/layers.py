@@ -46,6 +46,7 @@ class HostEmbedding(nn.Module):
         if torch.cuda.is_available():  # in place: `pin_memory` copies, into the next power of two
             error = torch.cuda.cudart().cudaHostRegister(self.weight.data_ptr(), self.weight.nbytes, 0)
             if int(error):
+                clear_cuda_error()
                 raise RuntimeError(f"cudaHostRegister: error {int(error)}")
             weakref.finalize(self, torch.cuda.cudart().cudaHostUnregister, self.weight.data_ptr())
 
@@ -59,6 +60,17 @@ class HostEmbedding(nn.Module):
     def _apply(self, fn, recurse=True):
         """Stays where it is when the model is moved."""
         return self
+
+
+def clear_cuda_error() -> None:
+    """Clear the error that a failed call of CUDA's runtime leaves pending for the next kernel launch.
+
+    torch does not offer cudaGetLastError. A launch of its own raises the pending error, and that clears it.
+    """
+    try:
+        torch.zeros(1, device="cuda")
+    except RuntimeError:
+        pass
 
 
 class Int8Embedding(nn.Module):

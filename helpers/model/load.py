@@ -29,10 +29,12 @@ from helpers.model.files import (
 from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
 from helpers.model.memory import PROMPT, WHOLE, MemoryPlan, memory_plan
+from helpers.model.pieces import copy_to
 from helpers.profiles import Profile, get_profile
-from helpers.runtime import UserError, first_line
+from helpers.runtime import GIB, UserError, first_line
 
 ATTENTION_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+EMBEDDING = "model.embed_tokens.weight"
 #: Endings of the names of matrices, which are kept in the operands' dtype.
 MATRIX_NAMES = ("_proj.weight", "embed_tokens.weight", "lm_head.weight", *MATRICES)
 #: The largest scale byte whose values fp16 holds: 6 * 2**13.
@@ -81,7 +83,7 @@ def load_model(
     index = read_index(folder)
     check_index(folder, index, expected_shapes(model, source.is_packed))
     check_scales(index, chosen)
-    fill(model, index, chosen)
+    fill(model, index, source.memory)
     model.config._name_or_path = str(source.path)
     model.generation_config = generation_config
     set_attention(model, "auto")
@@ -249,15 +251,22 @@ def check_index(folder: Path, index: dict[str, Entry], expected: dict[str, tuple
         raise UserError(f"{folder} lacks {len(missing)} tensors, among them {missing[0]}: is the download complete?")
 
 
-def fill(model: nn.Module, index: dict[str, Entry], profile: Profile) -> None:
-    """Read every tensor and put it where it belongs, with the progress in bytes."""
+def fill(model: nn.Module, index: dict[str, Entry], memory: MemoryPlan) -> None:
+    """Read every tensor and put it where it belongs, with the progress in bytes.
+
+    The embedding comes first: where it may not lie is known before minutes are spent on the others.
+    """
     from tqdm import tqdm
 
+    profile = memory.profile
+    embedding_first = {EMBEDDING: index[EMBEDDING], **index}
     total = sum(entry.bytes for entry in index.values())
     unpacked_halves = {}
     with tqdm(total=total, unit="B", unit_scale=True, desc="loading", disable=total < 2**28) as progress:
-        for name, tensor in read_tensors(index):
-            if expert_matrix(name) is None:
+        for name, tensor in read_tensors(embedding_first):
+            if name == EMBEDDING:
+                _place_embedding(model, tensor, memory)
+            elif expert_matrix(name) is None:
                 _place(model, name, tensor, profile)
             else:
                 _place_experts(model, name, tensor, profile, unpacked_halves)
@@ -266,6 +275,33 @@ def fill(model: nn.Module, index: dict[str, Entry], profile: Profile) -> None:
             progress.update(index[name].bytes)
     model.to(profile.device)  # buffers that no file holds
     model.requires_grad_(False)
+
+
+def _place_embedding(model, tensor: Tensor, memory: MemoryPlan) -> None:
+    """Put the embedding in its place, while the GPU holds nothing else of the model.
+
+    `gpu_reads_host` has tried a small table. Where the system refuses to lock one of this size, the embedding is kept
+    on the GPU in eight bits. Raises UserError if that does not fit.
+    """
+    profile = memory.profile
+    try:
+        _place(model, EMBEDDING, tensor, profile)
+        return
+    except RuntimeError as error:
+        if profile.embedding != "host":
+            raise
+        reason = first_line(error)
+        eight_bits = memory_plan(replace(profile, embedding="int8"), memory.batch, memory.length, model.config)
+        if not eight_bits.fits:
+            raise UserError(
+                f"The system refuses to lock {memory.host / GIB:.1f} GiB of host memory for the embedding ({reason}), "
+                f"and with it on the GPU the model needs {eight_bits.total / GIB:.1f} GiB of "
+                f"{eight_bits.available / GIB:.1f}: free host memory, or load it for fewer or shorter completions "
+                "(batch, max_completion_length)."
+            ) from error
+    print(f"The system refuses to lock host memory for the embedding ({reason}): it is kept on the GPU in eight bits.")
+    print(eight_bits)
+    _place(model, EMBEDDING, tensor, eight_bits.profile)
 
 
 def _place_experts(model, name: str, tensor: Tensor, profile: Profile, halves: dict[str, Tensor]) -> None:
@@ -315,10 +351,11 @@ def _check_range(name: str, weight: Tensor, profile: Profile) -> None:
 def _place(model, name: str, tensor: Tensor, profile: Profile) -> None:
     """Put a tensor in its place: matrices in the operands' dtype, packed bytes as they are, the small rest in fp32.
 
-    Always a copy, as on the CPU a tensor would stay a view of the file.
+    Always a copy, as on the CPU a tensor would stay a view of the file; and in pieces, as the head in two dtypes would
+    take twice its room on the GPU.
     """
     dtype = getattr(torch, profile.dtype)
-    if name == "model.embed_tokens.weight" and profile.embedding != "device":
+    if name == EMBEDDING and profile.embedding != "device":
         table = tensor.to(dtype, copy=True)
         on_host = profile.embedding == "host"
         model.model.embed_tokens = HostEmbedding(table) if on_host else Int8Embedding(table, profile.device)
@@ -329,7 +366,7 @@ def _place(model, name: str, tensor: Tensor, profile: Profile) -> None:
         dtype = tensor.dtype
     elif not name.endswith(MATRIX_NAMES):
         dtype = torch.promote_types(dtype, torch.float32)
-    _put(model, name, tensor.to(profile.device, copy=True).to(dtype))
+    _put(model, name, copy_to(tensor, profile.device, dtype))
 
 
 def _put(model, name: str, tensor: Tensor) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
+from helpers.model.pieces import PIECE_BYTES
 from helpers.runtime import UserError, first_line, recover_folder
 
 #: What may be adapted -> names of the modules.
@@ -51,9 +52,10 @@ def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = 
 def save_adapter(model: PeftModel, folder: str | Path) -> None:
     """Write the adapter as PEFT does, into a folder that exists; the same adapter gives the same bytes.
 
-    PEFT keeps the targets in a set and writes it in an order that differs from process to process.
+    PEFT keeps the targets in a set and writes it in an order that differs from process to process. It would also look
+    up the base model on the hub, to find out whether its embeddings have been resized; they are frozen.
     """
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_embedding_layers=False)
     path = Path(folder) / "adapter_config.json"
     config = json.loads(path.read_text())
     if isinstance(config["target_modules"], list):
@@ -136,14 +138,18 @@ def adapter_norm(model: PeftModel) -> float:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """SHA-256 over every frozen parameter and buffer, packed weights as their bytes."""
+    """SHA-256 over every frozen parameter and buffer, packed weights as their bytes.
+
+    They come to the host piece by piece: a model may be larger than its memory.
+    """
     digest = hashlib.sha256()
     tensors = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
     tensors.update(model.named_buffers())
     for name, tensor in sorted(tensors.items()):
         flat = tensor.detach().contiguous().flatten()
         digest.update(name.encode())
-        digest.update(flat.view(torch.uint8).cpu().numpy().tobytes())
+        for piece in flat.view(torch.uint8).split(PIECE_BYTES):
+            digest.update(piece.cpu().numpy())
     return digest.hexdigest()
 
 

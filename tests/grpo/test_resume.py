@@ -36,6 +36,26 @@ def test_resumed_run_ends_in_the_same_bytes(tmp_path, prompts, iterations):
     assert timeless(rows[0]) == timeless(rows[1]) and [row["step"] for row in rows[1]] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("stop", "checkpoint"), [(1, 0), (3, 2), (4, 4)])
+def test_a_run_cut_off_between_checkpoints_repeats_the_steps_since(tmp_path, prompts, stop, checkpoint):
+    """On a GPU four steps of five write none: the metrics are ahead of the checkpoint, and so is the last rollout."""
+    settings = {"max_steps": 5, "save_steps": 2}
+    whole = trainer_in(tmp_path / "whole", prompts, **settings)
+    whole.train()
+    with pytest.raises(SystemExit):
+        trainer_in(tmp_path / "cut", prompts, callbacks=[StopAfter(stop)], **settings).train()
+    assert len(read_metrics(tmp_path / "cut" / "metrics.jsonl")) == stop
+    assert checkpoint_folders(tmp_path / "cut")[-1].name == f"checkpoint-{checkpoint}"
+
+    resumed = trainer_in(tmp_path / "cut", prompts, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert same(adapter(resumed), adapter(whole))
+    rows = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "cut")]
+    assert timeless(rows[0]) == timeless(rows[1]) and [row["step"] for row in rows[1]] == [1, 2, 3, 4, 5]
+    saved = [tmp_path / name / "checkpoint-5" / "adapter_model.safetensors" for name in ("whole", "cut")]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
+
+
 def test_metrics_after_the_last_checkpoint_are_dropped(tmp_path, prompts):
     """A run that died after writing a line and before its checkpoint repeats the step, not the line."""
     first = trainer_in(tmp_path, prompts, max_steps=1)

@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from helpers import UserError, add_lora, load_model, memory_plan, merge_adapter, weights_digest
 from helpers.kernels.experts import Packed
+from helpers.model import load
+from helpers.model.layers import Int8Embedding
 from helpers.model.lora import save_adapter
 from helpers.profiles import PROFILES
 from tests.conftest import CHECKPOINT
@@ -145,6 +147,52 @@ def test_an_adapter_whose_replacement_was_killed_is_found(tmp_path):
     assert not (tmp_path / "adapter").exists()
     load_model(profile="tiny", dense="fp32", adapter=tmp_path / "adapter")
     assert (tmp_path / "adapter" / "adapter_config.json").exists()
+
+
+@pytest.fixture
+def refused_host(monkeypatch):
+    """A system that locks the small table of the probe and not the real one; yields the names of tensors in the order
+    they are read in."""
+    read = load.read_tensors
+    names = []
+
+    def refuse(table):
+        raise RuntimeError("cudaHostRegister: error 2")
+
+    def recorded(index, ending=""):
+        for name, tensor in read(index, ending):
+            names.extend([name] if not ending else [])
+            yield name, tensor
+
+    monkeypatch.setattr(load, "HostEmbedding", refuse)
+    monkeypatch.setattr(load, "read_tensors", recorded)
+    return names
+
+
+HOST = replace(PROFILES["tiny"], dtype="float16", dense="fp16", experts="mxfp4", embedding="host")
+
+
+def test_an_embedding_that_the_host_refuses_is_kept_in_eight_bits(refused_host, tokenizer, capsys):
+    """A traceback in the middle of a load of minutes: only a small table had been tried."""
+    ours, _ = load_model(profile=HOST)
+    assert refused_host[0] == "model.embed_tokens.weight" and len(set(refused_host)) == len(refused_host)
+    assert isinstance(ours.model.embed_tokens, Int8Embedding)
+    first, refusal, second = capsys.readouterr().out.splitlines()
+    assert "embedding host" in first and "embedding int8" in second
+    assert "refuses to lock host memory for the embedding (cudaHostRegister: error 2)" in refusal
+    planned, _ = load_model(profile=replace(HOST, embedding="int8"))
+    assert torch.equal(logits(ours, tokenizer), logits(planned, tokenizer))
+
+
+def test_an_embedding_that_fits_nowhere_is_one_sentence_before_the_rest_is_read(refused_host, monkeypatch):
+    plans = [memory_plan(replace(HOST, embedding=embedding)).total for embedding in ("host", "int8")]
+    monkeypatch.setattr("helpers.model.memory._available", lambda profile: sum(plans) / 2)
+    with pytest.raises(
+        UserError, match="host memory for the embedding .*error 2.*: free host memory, or load it for fewer"
+    ) as caught:
+        load_model(profile=HOST)
+    assert "\n" not in str(caught.value)
+    assert refused_host == ["model.embed_tokens.weight"]
 
 
 def test_nf4_is_near_and_keeps_its_gradient(tokenizer):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from helpers import UserError, add_lora, load_model, set_attention, trainable_parameters
 from helpers.model.lora import adapter_norm, check_trainable, save_adapter
@@ -39,6 +40,19 @@ def test_the_same_adapter_is_the_same_bytes(fresh, tmp_path):
     save_adapter(add_lora(fresh, r=4, alpha=8), tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     assert config["target_modules"] == ["experts", "k_proj", "o_proj", "q_proj", "v_proj"]
+
+
+def test_saving_an_adapter_asks_the_hub_nothing(fresh, tmp_path, monkeypatch):
+    """PEFT asked at every checkpoint, of a model that knows where it comes from, as those of `from_pretrained` do."""
+    requests = []
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr("peft.utils.other.file_exists", lambda *name, **_: requests.append(name))
+    fresh.name_or_path = fresh.config._name_or_path = "openai/gpt-oss-20b"
+    adapted = add_lora(fresh, r=2, alpha=4)
+    assert adapted.active_peft_config.base_model_name_or_path == "openai/gpt-oss-20b"
+    save_adapter(adapted, tmp_path)
+    assert requests == []
+    assert all("lora_" in name for name in load_file(tmp_path / "adapter_model.safetensors"))
 
 
 def test_the_norm_of_an_adapter_is_that_of_its_update(fresh):

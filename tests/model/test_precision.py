@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import UserError, add_lora, load_model
@@ -153,3 +154,37 @@ def test_an_embedding_in_eight_bits_is_near():
     table = torch.randn(50, 64).half()
     whole, small = HostEmbedding(table)(torch.arange(50)), Int8Embedding(table, "cpu")(torch.arange(50))
     assert (whole - small).norm() < 0.01 * whole.norm() and small.dtype == torch.float32
+
+
+class RefusingCuda(TorchFunctionMode):
+    """A GPU whose driver refuses to lock host memory: the error stays pending until the next kernel launch raises it.
+
+    It stands in for `torch.cuda.cudart()`; what is made on the GPU is a launch, and is made on the CPU.
+    """
+
+    pending = 0
+
+    def cudaHostRegister(self, address, size, flags):
+        self.pending = 712
+        return 712
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = "cpu"
+            error, self.pending = self.pending, 0
+            if error:
+                raise RuntimeError(f"CUDA error: {error}")
+        return function(*args, **kwargs)
+
+
+def test_a_refused_registration_leaves_no_error_behind(monkeypatch):
+    """CUDA kept the error for the next kernel launch, which had nothing to do with it, and the load ended there."""
+    from helpers.model.layers import HostEmbedding
+
+    with RefusingCuda() as cuda:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "cudart", lambda: cuda)
+        with pytest.raises(RuntimeError, match="cudaHostRegister: error 712"):
+            HostEmbedding(torch.zeros(4, 8))
+        assert torch.zeros(1, device="cuda") == 0  # the next launch

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
-from transformers import LogitsProcessor
+from transformers import DynamicCache, LogitsProcessor, PreTrainedConfig
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from helpers.rollout.backends import Drawn, Request
 from helpers.rollout.sampling import SamplingParams
@@ -52,6 +53,7 @@ class TransformersBackend:
                 sequences = self.model.generate(  # [B, prompt + T]
                     **inputs,
                     **_choice(params),
+                    past_key_values=_empty_cache(self.model.config),
                     max_new_tokens=params.max_new_tokens,
                     eos_token_id=list(stop_ids),
                     pad_token_id=self.tokenizer.pad_token_id,
@@ -76,6 +78,29 @@ def _choice(params: SamplingParams) -> dict:
         "top_k": params.top_k,
         "min_p": params.min_p or None,
     }
+
+
+class _SlidingLayer(DynamicSlidingWindowLayer):
+    """A sliding layer of a cache that lets go of the prompt: transformers' own keeps a view of all its keys."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what transformers' layer returns. Tensors: [B, Hkv, T, D]."""
+        keys, values = super().update(key_states, value_states, *args, **kwargs)
+        if keys.shape[-2] > self.sliding_window:  # not at a step of decoding, which leaves out one token
+            self.keys = self.keys.clone()
+            self.values = self.values.clone()
+        return keys, values
+
+
+def _empty_cache(config: PreTrainedConfig) -> DynamicCache:
+    """Return the cache that `generate` would make, with the sliding layers above."""
+    cache = DynamicCache(config=config)
+    for index, layer in enumerate(cache.layers):
+        if isinstance(layer, DynamicSlidingWindowLayer):
+            cache.layers[index] = _SlidingLayer(layer.sliding_window)
+    return cache
 
 
 class _LogprobRecorder(LogitsProcessor):
