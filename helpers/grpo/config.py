@@ -132,6 +132,7 @@ class GRPOConfig:
             "gradient_accumulation_steps": profile.generation_batch_size // micro,
             "gradient_checkpointing": profile.device == "cuda",
             "max_completion_length": profile.max_completion_length,
+            "save_steps": profile.save_steps,
             "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
         }
         given = {name: value for name, value in settings.items() if value is not None}

@@ -1,35 +1,50 @@
 """The policy's log-probabilities of completions, with gradients."""
 
+from collections.abc import Sequence
+
 import torch
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.kernels.logprobs import token_logprobs
+from helpers.rollout.completion import Completion
 
 
-def policy_logprobs(model, completions, temperature=1.0):
+def policy_logprobs(
+    model: nn.Module, completions: Sequence[Completion], temperature: float = 1.0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Score completions under the model as it is now.
 
-    model: a `GptOssForCausalLM`, adapted by PEFT or not. completions: list[Completion].
+    model: a `GptOssForCausalLM`, adapted by PEFT or not.
 
-    Returns: `(logprobs, entropy, mask)`, each [B, T] with T the longest completion. Rows are
-    padded on the right, where causal attention keeps padding out of sight, so that every
-    token stands at the position it was sampled at.
+    Returns: `(logprobs, entropy, mask)`, fp32 [B, T] each, with T the longest completion; the mask is 1 where there is a
+    token. Rows are padded on the right, where causal attention keeps padding out of sight, so that every token stands at
+    the position it was sampled at.
     """
     causal_lm = model.get_base_model() if hasattr(model, "get_base_model") else model
     device = causal_lm.lm_head.weight.device
-    rows = [torch.tensor(c.prompt_ids + c.token_ids) for c in completions]
-    ids = pad_sequence(rows, batch_first=True).to(device)
-    starts = torch.tensor([len(c.prompt_ids) for c in completions], device=device)
-    lengths = torch.tensor([len(c.token_ids) for c in completions], device=device)
-    offsets = torch.arange(lengths.max(), device=device)
-    mask_BT = offsets < lengths[:, None]
-    at_BT = (starts[:, None] + offsets).clamp(max=ids.shape[1] - 1)
-    tokens_BT = ids.gather(1, at_BT)
-    hidden = causal_lm.model(input_ids=ids, use_cache=False).last_hidden_state  # [B, L, H]
-    row_B1 = torch.arange(len(rows), device=device)[:, None]
-    # hidden state p predicts token p + 1
-    logprobs, entropy = token_logprobs(
-        hidden[row_B1, at_BT - 1][mask_BT], causal_lm.lm_head.weight, tokens_BT[mask_BT], temperature=temperature
-    )
-    blank = torch.zeros(mask_BT.shape, device=device)
-    return blank.masked_scatter(mask_BT, logprobs), blank.masked_scatter(mask_BT, entropy), mask_BT.float()
+    sequences = [torch.tensor(completion.prompt_ids + completion.token_ids) for completion in completions]
+    ids_BL = pad_sequence(sequences, batch_first=True)
+    longest = max(len(completion.token_ids) for completion in completions)
+
+    # Of all N tokens: where each stands in ids_BL, and where in the result. The host knows this without asking the GPU.
+    stands_at = []
+    goes_to = []
+    for row, completion in enumerate(completions):
+        numbers = torch.arange(len(completion.token_ids))
+        stands_at.append(row * ids_BL.shape[1] + len(completion.prompt_ids) + numbers)
+        goes_to.append(row * longest + numbers)
+    stands_at_N = torch.cat(stands_at)
+    tokens_N = ids_BL.flatten()[stands_at_N]
+    in_one_copy = torch.stack([stands_at_N, tokens_N, torch.cat(goes_to)]).to(device)
+    stands_at_N, tokens_N, goes_to_N = in_one_copy
+
+    hidden = causal_lm.model(input_ids=ids_BL.to(device), use_cache=False).last_hidden_state  # [B, L, H]
+    before_N = hidden.flatten(0, 1)[stands_at_N - 1]  # the hidden state at p predicts token p + 1
+    logprobs_N, entropy_N = token_logprobs(before_N, causal_lm.lm_head.weight, tokens_N, temperature=temperature)
+
+    def in_rows(values_N: Tensor) -> Tensor:
+        blank = torch.zeros(len(completions) * longest, device=device)
+        return blank.scatter(0, goes_to_N, values_N).view(len(completions), longest)
+
+    return in_rows(logprobs_N), in_rows(entropy_N), in_rows(torch.ones_like(entropy_N))

@@ -12,7 +12,7 @@ def policy_loss(
     normalizer: float,
     epsilon: float = 0.2,
     epsilon_high: float | None = None,
-) -> tuple[torch.Tensor, tuple[int, int]]:
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """-min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A) summed over tokens, over `normalizer`.
 
     Args:
@@ -23,7 +23,7 @@ def policy_loss(
             so that cutting a step into micro-batches changes nothing.
 
     Returns: `(loss, clipped)`; clipped counts the tokens whose gradient the clip removes,
-    `(low, high)`. PPO (2017), equation 7; the asymmetric clip is DAPO's (2025, section 3.1).
+    `(low, high)`, on the device. PPO (2017), equation 7; the asymmetric clip is DAPO's (2025, section 3.1).
     """
     lowest = 1 - epsilon
     highest = 1 + (epsilon if epsilon_high is None else epsilon_high)
@@ -36,7 +36,7 @@ def policy_loss(
     low_BT = (ratio_BT < lowest) & (advantage_B1 < 0) & counted_BT
     high_BT = (ratio_BT > highest) & (advantage_B1 > 0) & counted_BT
     loss = (loss_BT * mask).sum() / normalizer
-    return loss, (low_BT.sum().item(), high_BT.sum().item())
+    return loss, (low_BT.sum(), high_BT.sum())
 
 
 def _dapo(tokens: int, completions: int, max_completion_length: int) -> int:

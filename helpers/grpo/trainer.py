@@ -314,9 +314,9 @@ class GRPOTrainer:
         order = sorted(
             range(len(completions)), key=lambda n: len(completions[n].prompt_ids) + len(completions[n].token_ids)
         )
-        sums = dict.fromkeys(
-            ("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference"), 0.0
-        )
+        names = ("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference")
+        # on the device: reading a value would wait for the micro-batch
+        sums = {name: torch.zeros((), dtype=torch.float64, device=self.weights[0].device) for name in names}
         for start in range(0, len(order), args.per_device_train_batch_size):
             chosen = order[start : start + args.per_device_train_batch_size]
             batch = [completions[n] for n in chosen]
@@ -329,17 +329,18 @@ class GRPOTrainer:
             )  # fmt: skip
             loss.backward()  # of the sum: a mean's gradient, thousands of times smaller, would vanish in fp16
             difference_BT = (logprobs_BT.detach() - old_BT).abs() * mask_BT
-            sums["loss"] += loss.item() / normalizer
-            sums["entropy"] += (entropy_BT * mask_BT).sum().item()
-            sums["tokens"] += mask_BT.sum().item()
+            sums["loss"] += loss.detach() / normalizer
+            sums["entropy"] += (entropy_BT * mask_BT).sum()
+            sums["tokens"] += mask_BT.sum()
             sums["clipped_low"] += low
             sums["clipped_high"] += high
-            sums["difference"] += difference_BT.sum().item()
-            sums["largest_difference"] = max(sums["largest_difference"], difference_BT.max().item())
+            sums["difference"] += difference_BT.sum()
+            largest = sums["largest_difference"]
+            torch.maximum(largest, difference_BT.max().to(largest.dtype), out=largest)
         for weight in self.weights:
             if weight.grad is not None:
                 weight.grad /= normalizer
-        return sums
+        return {name: value.item() for name, value in sums.items()}
 
     def _notify(self, logs, generation):
         self.state.log_history.append(logs)

@@ -7,15 +7,18 @@ A token's output is the sum over its experts of weight * expert(token), where
 and each of the two products is x W + bias + scaling * B A x with an adapter, x W + bias without.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from helpers.kernels.linear import WIDE, frozen_linear
+from helpers.kernels.linear import row_scale, wide_mm
 from helpers.kernels.mxfp4 import GROUP, quantize, unpack
+from helpers.kernels.swiglu import activate, activate_backward, swiglu
 
 if TYPE_CHECKING:
     from helpers.kernels.mxfp4_triton import Workspace
@@ -98,13 +101,6 @@ class ExpertLora(NamedTuple):
     def matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four trainable tensors, in the order of the fields."""
         return self[:4]
-
-
-def swiglu(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
-    """gpt-oss's gate on interleaved columns [..., 2I] -> [..., I] (model card, 2025, section 2.2)."""
-    gate = gate_up[..., ::2].clamp(max=limit)
-    up = gate_up[..., 1::2].clamp(-limit, limit)
-    return (up + 1) * gate * torch.sigmoid(alpha * gate)
 
 
 def expert_forward(
@@ -252,76 +248,214 @@ def _expected_shapes(experts: ExpertWeights, lora: ExpertLora | None) -> Iterato
             yield f"{name}_B", getattr(lora, f"{name}_B"), (count, out, rank)
 
 
+_is_recomputing = ContextVar("_is_recomputing", default=False)
+
+
+@contextmanager
+def recomputing() -> Iterator[None]:
+    """Tell `expert_forward` that a checkpointed layer runs again, only to have its saved tensors for a backward pass.
+
+    The experts add their output to the residual stream at the end of the layer, and no gradient needs that sum. So they
+    are not computed again: their output is NaN here, which a gradient that did need it would show.
+    """
+    token = _is_recomputing.set(True)
+    try:
+        yield
+    finally:
+        _is_recomputing.reset(token)
+
+
+class _Pairs(NamedTuple):
+    """The pairs (token, expert) of a layer in the order of their experts; P = T * K.
+
+    order: int64 [P], the place of each pair in the flattened indices. tokens, experts: int64 [P], of each pair. sizes:
+    pairs of each expert. top_k: experts of a token, K.
+    """
+
+    order: Tensor
+    tokens: Tensor
+    experts: Tensor
+    sizes: list[int]
+    top_k: int
+
+    def segments(self) -> Iterator[tuple[int, slice]]:
+        """Yield `(expert, its pairs)` for every expert that was hit."""
+        end = 0
+        for expert, size in enumerate(self.sizes):
+            start = end
+            end += size
+            if size:
+                yield expert, slice(start, end)
+
+    def sums(self, values: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The sum [T, D] over each token's experts of values [P, D], times weights [T, K] if given.
+
+        In a fixed order, so that a GPU gives the same bits each time.
+        """
+        inverse = torch.empty_like(self.order)
+        inverse[self.order] = torch.arange(len(inverse), device=inverse.device)
+        of_token = values[inverse].unflatten(0, (-1, self.top_k))  # [T, K, D]
+        if weights is None:
+            return of_token.sum(1)
+        return torch.bmm(weights[:, None], of_token)[:, 0]
+
+
+def sort_pairs(indices: Tensor, count: int) -> _Pairs:
+    """Sort the pairs of indices [T, K] by their expert, of which there are `count`. The host waits once."""
+    experts, order = indices.flatten().sort(stable=True)
+    numbers = torch.arange(count, device=indices.device)
+    ends = torch.searchsorted(experts, numbers, right=True).tolist()
+    sizes = [end - start for start, end in zip([0, *ends], ends)]
+    top_k = indices.shape[1]
+    return _Pairs(order, order // top_k, experts, sizes, top_k)
+
+
 class _Experts(torch.autograd.Function):
-    """Expert by expert; the backward pass unpacks and computes each expert once more, so that
-    nothing of its inside is kept between the passes."""
+    """Expert by expert, over the pairs sorted by expert. The backward pass unpacks each expert and computes its inside
+    once more, so that nothing of it is kept between the passes."""
 
     @staticmethod
     def forward(ctx, hidden, weights, indices, experts, scaling, *adapters):
         ctx.save_for_backward(hidden, weights, indices, *adapters)
         ctx.experts = experts
         ctx.scaling = scaling
-        pair_weights = weights.flatten()  # [T * K]
-        out = torch.zeros(hidden.shape, dtype=experts.down_bias.dtype, device=hidden.device)
-        for expert, tokens, pairs in _segments(indices, len(experts.down_bias)):
-            lora = [adapter[expert] for adapter in adapters]
-            part = _one_expert(hidden[tokens], pair_weights[pairs], expert, experts, scaling, *lora)
-            out.index_add_(0, tokens, part)
-        return out
+        wide = experts.down_bias.dtype
+        if _is_recomputing.get():
+            return torch.full_like(hidden, torch.nan, dtype=wide)
+        ctx.pairs = sort_pairs(indices, len(experts.down_bias))
+        return _forward(hidden, weights, indices, ctx.pairs, experts, _lora(adapters, scaling))
 
     @staticmethod
     def backward(ctx, grad):
         hidden, weights, indices, *adapters = ctx.saved_tensors
-        pair_weights = weights.flatten()  # [T * K]
-        grad_hidden = torch.zeros_like(hidden, dtype=grad.dtype)
-        grad_weights = torch.zeros_like(pair_weights, dtype=grad.dtype)
-        grad_adapters = [torch.zeros_like(adapter, dtype=grad.dtype) for adapter in adapters]
-        for expert, tokens, pairs in _segments(indices, len(ctx.experts.down_bias)):
-            inputs = [hidden[tokens], pair_weights[pairs], *(adapter[expert] for adapter in adapters)]
-            leaves = [tensor.detach().requires_grad_() for tensor in inputs]
-            x, weight, *lora = leaves
-            with torch.enable_grad():
-                part = _one_expert(x, weight, expert, ctx.experts, ctx.scaling, *lora)
-            to_x, to_weight, *to_lora = torch.autograd.grad(part, leaves, grad[tokens])
-            del part  # it holds this expert's dense matrices
-            grad_hidden.index_add_(0, tokens, to_x.to(grad.dtype))
-            grad_weights[pairs] = to_weight.to(grad.dtype)
-            for total, gradient in zip(grad_adapters, to_lora):
-                total[expert] = gradient
-        adapter_gradients = [total.to(adapter.dtype) for total, adapter in zip(grad_adapters, adapters)]
-        grad_weights = grad_weights.view_as(weights).to(weights.dtype)
-        return grad_hidden.to(hidden.dtype), grad_weights, None, None, None, *adapter_gradients
+        lora = _lora(adapters, ctx.scaling)
+        to_hidden, to_weights, *to_adapters = _backward(grad, hidden, weights, indices, ctx.pairs, ctx.experts, lora)
+        to_adapters = [gradient.to(adapter.dtype) for gradient, adapter in zip(to_adapters, adapters)]
+        return to_hidden.to(hidden.dtype), to_weights.to(weights.dtype), None, None, None, *to_adapters
 
 
-def _segments(indices: Tensor, count: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield `(expert, tokens, pairs)` for every expert that was hit: its tokens, and where they stand in `indices`.
+def _lora(adapters: Sequence[Tensor], scaling: float) -> ExpertLora | None:
+    return ExpertLora(*adapters, scaling) if adapters else None
 
-    indices: int64 [T, K]. Pair number n is place n of the flattened indices.
+
+def _forward(
+    hidden: Tensor, weights: Tensor, indices: Tensor, pairs: _Pairs, experts: ExpertWeights, lora: ExpertLora | None
+) -> Tensor:
+    """`expert_forward` without autograd; [T, H] in the dtype of the biases."""
+    wide = experts.down_bias.dtype
+    x = hidden.to(experts.dtype)[pairs.tokens]  # [P, H]
+    z = _low_rank_of_tokens(hidden, pairs, lora)
+    outside = torch.empty(x.shape, dtype=wide, device=x.device)
+    for expert, rows in pairs.segments():
+        gate_up, down = experts.matrices(expert)
+        inner = wide_mm(x[rows], gate_up)  # [n, 2I]
+        if lora:
+            inner.addmm_(z[rows], lora.gate_up_B[expert].T)
+        inside = activate(inner, experts.gate_up_bias[expert], experts.dtype, experts.alpha, experts.limit)  # [n, I]
+        y = wide_mm(inside, down, out=outside[rows])
+        if lora:
+            low = inside.to(lora.down_A.dtype) @ lora.down_A[expert].T  # [n, r]
+            y.addmm_(low, lora.down_B[expert].T, alpha=lora.scaling)
+        del gate_up, down  # before the next expert is unpacked
+    weights = weights.to(wide)
+    biases = _over_experts(weights, indices, len(experts.down_bias)) @ experts.down_bias
+    return biases + pairs.sums(outside, weights)
+
+
+def _backward(
+    grad: Tensor,
+    hidden: Tensor,
+    weights: Tensor,
+    indices: Tensor,
+    pairs: _Pairs,
+    experts: ExpertWeights,
+    lora: ExpertLora | None,
+) -> tuple[Tensor, ...]:
+    """Gradients in hidden, weights and the adapter's four matrices, for a gradient [T, H] of the output.
+
+    With h = swiglu(gate_up(x)) and g the gradient of a token, a pair of weight w gives
+
+        d h = w * down' g        d w = <down(h), g> = <h, down' g> + <bias, g>
+
+    so the second product of the forward pass is not needed again. 16-bit operands are scaled row by row to be within
+    the range of fp16; what is computed from a token's scaled gradient is marked "scaled".
     """
-    flat = indices.flatten()
-    order = flat.argsort(stable=True)
-    sizes = torch.bincount(flat, minlength=count).tolist()
-    for expert, pairs in enumerate(order.split(sizes)):
-        if len(pairs):
-            yield expert, pairs // indices.shape[1], pairs
+    wide = grad.dtype
+    scales = _scales(grad, experts.dtype)  # [T, 1]
+    scaled = grad / scales
+    operands = scaled.to(experts.dtype)[pairs.tokens]  # [P, H]
+    scaled = scaled[pairs.tokens]  # [P, H]
+    scale_of_pair = scales[pairs.tokens, 0]  # [P]
+    factors = weights.to(wide).flatten()[pairs.order] * scale_of_pair  # [P]
+
+    x = hidden.to(experts.dtype)[pairs.tokens]  # [P, H]
+    z = _low_rank_of_tokens(hidden, pairs, lora)
+    to_x = torch.empty(x.shape, dtype=wide, device=x.device)
+    to_x_scales = torch.empty(len(x), dtype=wide, device=x.device)
+    scaled_products = torch.empty(len(x), dtype=wide, device=x.device)  # <h, down' g>
+    to_lora = ExpertLora(*(torch.zeros_like(matrix) for matrix in lora.matrices), 0.0) if lora else None
+    to_z = torch.empty_like(z) if lora else None
+    for expert, rows in pairs.segments():
+        gate_up, down = experts.matrices(expert)
+        inner = wide_mm(x[rows], gate_up)  # [n, 2I]
+        if lora:
+            inner.addmm_(z[rows], lora.gate_up_B[expert].T)
+        scaled_to_inside = wide_mm(operands[rows], down.T)  # [n, I]
+        if lora:
+            low = scaled[rows] @ lora.down_B[expert]  # [n, r]
+            scaled_to_inside.addmm_(low, lora.down_A[expert], alpha=lora.scaling)
+        inside, to_inner, to_inner_operands = activate_backward(
+            inner, experts.gate_up_bias[expert], scaled_to_inside, factors[rows], experts.dtype, experts.alpha,
+            experts.limit, scaled_products[rows], to_x_scales[rows],
+        )  # fmt: skip
+        if lora:  # `inside` is h times factors here
+            torch.mm(scaled[rows].T, inside @ lora.down_A[expert].T, out=to_lora.down_B[expert])
+            torch.mm(low.T, inside, out=to_lora.down_A[expert])
+            torch.mm(to_inner.T, z[rows], out=to_lora.gate_up_B[expert])
+            torch.mm(to_inner, lora.gate_up_B[expert], out=to_z[rows])
+        wide_mm(to_inner_operands, gate_up.T, out=to_x[rows])
+        del gate_up, down  # before the next expert is unpacked
+    del x, operands, scaled
+
+    biases = (grad @ experts.down_bias.T).gather(1, indices)  # <bias, g>, [T, K]
+    to_weights = torch.empty_like(biases).flatten()
+    to_weights[pairs.order] = scaled_products * scale_of_pair
+    to_weights = to_weights.view_as(biases) + biases
+    to_hidden = pairs.sums(to_x.mul_(to_x_scales[:, None]))
+    if lora is None:
+        return to_hidden, to_weights
+    to_lora.down_A.mul_(lora.scaling)
+    to_lora.down_B.mul_(lora.scaling)
+    all_a = lora.gate_up_A.flatten(0, 1)  # [E * r, H]
+    count, rank, _ = lora.gate_up_A.shape
+    to_low = torch.zeros(len(hidden), count, rank, dtype=wide, device=grad.device)
+    to_low[pairs.tokens, pairs.experts] = to_z * lora.scaling
+    to_low = to_low.flatten(1)  # [T, E * r]
+    to_hidden.addmm_(to_low, all_a)
+    to_gate_up_a = (to_low.T @ hidden.to(wide)).view_as(lora.gate_up_A)
+    return to_hidden, to_weights, to_gate_up_a, *to_lora.matrices[1:]
 
 
-def _one_expert(x, weight, expert, experts, scaling, *lora):
-    """weight * expert(x) for the tokens [n, H] of one expert, fp32 [n, H]. weight: [n]."""
-    gate_up, down = experts.matrices(expert)
-    wide = _adapted(x, gate_up, experts.gate_up_bias[expert], scaling, lora[:2])  # [n, 2I]
-    inside = swiglu(wide, experts.alpha, experts.limit)  # [n, I]
-    if experts.dtype not in WIDE:  # rounded as decoding rounds it, for A too; the gradient stays fp32
-        rounded = inside.to(experts.dtype).to(inside.dtype)
-        inside = inside + (rounded - inside).detach()
-    out = _adapted(inside, down, experts.down_bias[expert], scaling, lora[2:])  # [n, H]
-    return out * weight[:, None]
+def _low_rank_of_tokens(hidden: Tensor, pairs: _Pairs, lora: ExpertLora | None) -> Tensor | None:
+    """scaling * A x of each pair's token and expert, [P, r], for the first matrix; None without an adapter.
+
+    All experts' A are multiplied in one product: they are thin.
+    """
+    if lora is None:
+        return None
+    a = lora.gate_up_A
+    low = hidden.to(a.dtype) @ a.flatten(0, 1).T  # [T, E * r]
+    return low.unflatten(1, a.shape[:2])[pairs.tokens, pairs.experts] * lora.scaling
 
 
-def _adapted(x, matrix, bias, scaling, lora):
-    """x matrix + bias + scaling B A x; the low-rank part in the adapter's fp32."""
-    out = frozen_linear(x, matrix, bias)
-    if not lora:
-        return out
-    a, b = lora
-    return torch.addmm(out, x.to(a.dtype) @ a.T, b.T, alpha=scaling)
+def _over_experts(weights: Tensor, indices: Tensor, count: int) -> Tensor:
+    """The weights [T, K] of each token's experts in their columns of [T, E]."""
+    over_experts = torch.zeros(len(weights), count, dtype=weights.dtype, device=weights.device)
+    return over_experts.scatter_(1, indices, weights)
+
+
+def _scales(grad: Tensor, dtype: torch.dtype) -> Tensor:
+    """What each row of a gradient is divided by before it is rounded to `dtype`, [T, 1]."""
+    if dtype == torch.float16:
+        return row_scale(grad)
+    return torch.ones(len(grad), 1, dtype=grad.dtype, device=grad.device)

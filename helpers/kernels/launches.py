@@ -9,6 +9,7 @@ from helpers.kernels import mxfp4_triton
 from helpers.kernels.decode_triton import low_rank_launch, rotate_launch, slots_launch
 from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.launch import Launch
+from helpers.kernels.swiglu_triton import activate_backward_launch, activate_launch
 
 if TYPE_CHECKING:
     from transformers import GptOssConfig
@@ -30,6 +31,9 @@ def launches(
             yield mxfp4_triton.down_launch(tiling, r, dtype, hidden, inner)
     yield mxfp4_triton.unpack_launch(dtype)
     yield mxfp4_triton.gather_launch(dtype, hidden)
+
+    yield activate_launch(dtype, inner)
+    yield activate_backward_launch(dtype, inner)
 
     tokens = 1
     while tokens <= DECODE_TOKENS:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -11,6 +11,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from helpers.kernels.experts import recomputing
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
 from helpers.model.pieces import PIECE_BYTES
@@ -106,10 +107,11 @@ def _quiet():
 
 def checkpoint_layers(model: nn.Module) -> None:
     """Keep only each layer's input for the backward pass of `model` in training mode."""
+    arguments = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), recomputing())}
     if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.2x's name for it
-        model.activation_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable(arguments)
     else:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.gradient_checkpointing_enable(arguments)
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, int]:

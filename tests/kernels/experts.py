@@ -2,8 +2,9 @@
 
 import torch
 
-from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, swiglu
+from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed
 from helpers.kernels.mxfp4 import dequantize, quantize
+from helpers.kernels.swiglu import swiglu
 
 
 def random_experts(seed=0, dtype=torch.float32, count=8, hidden=96, inner=64, rank=5):
