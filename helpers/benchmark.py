@@ -168,9 +168,9 @@ def speed_report(model: nn.Module, tokenizer, profile: str | Profile) -> SpeedRe
 
 
 def project_version() -> str:
-    """The version of the project, as `make release` writes it."""
+    """The version of the project, such as "0.1.0", as `make release` writes it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return settings["tool"]["gpt-oss-rl"]["tag"]
+    return settings["tool"]["gpt-oss-rl"]["tag"].removeprefix("v")
 
 
 def copy_speed(device: str) -> float:

@@ -31,7 +31,7 @@ def test_the_row_to_report(report):
     """One line of Markdown that GitHub shows as a table, with what makes it comparable: machine and versions."""
     header, rule, row = report.markdown().splitlines()
     assert header.count("|") == rule.count("|") == row.count("|")
-    for text in (helpers.hardware(), f"torch {torch.__version__}", "triton", f"project v{helpers.__version__}"):
+    for text in (helpers.hardware(), f"torch {torch.__version__}", "triton", f"project {helpers.__version__}"):
         assert text in row
     assert "not measured on the CPU" in row
     table = text_table(report.rows())
@@ -63,4 +63,4 @@ def test_copy_speed_is_plausible():
 
 
 def test_version_is_that_of_the_package():
-    assert project_version() == f"v{helpers.__version__}"
+    assert project_version() == helpers.__version__
