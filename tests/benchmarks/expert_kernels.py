@@ -25,8 +25,10 @@ from tests.benchmarks.models import benchmark_profile
 from tests.benchmarks.record import Record
 
 TOKENS = (1, 2, 4, 8, 16, 32, DECODE_TOKENS)
-#: Layers that take turns, and how often the turn is repeated in one timing.
-LAYERS, REPEATS = {"cpu": 2, "cuda": 8}, {"cpu": 1, "cuda": 20}
+#: Layers that take turns.
+LAYERS = {"cpu": 2, "cuda": 8}
+#: How often all of them are called in one timing.
+REPEATS = {"cpu": 1, "cuda": 20}
 
 
 class Layer(NamedTuple):

@@ -34,8 +34,9 @@ RESULTS = ROOT / "tests" / "benchmarks" / "results"
 OK, FAILED, NOT_RUN = "ok", "failed", "not run"
 #: A part is not begun with fewer seconds left than it takes to import PyTorch and load a model.
 LEAST_SECONDS = 15
-#: Lines of a part's output that are kept, and those of them that are shown.
-KEPT_LINES, SHOWN_LINES = 200, 40
+#: Last lines of a part's output that are kept in the file, and that are shown.
+KEPT_LINES = 200
+SHOWN_LINES = 40
 #: Seconds that a part has to say where it was when its limit is over.
 GRACE_SECONDS = 5
 #: The model and the kernels before the attention, of which there are most.
@@ -127,8 +128,8 @@ def find_bitsandbytes(folder: Path) -> tuple[str, dict[str, str]]:
 
 def run_part(part: Part, limit_s: float, folder: Path) -> Result:
     """Run one part for at most so many seconds; its whole process group is gone afterwards."""
-    out, log = folder / "result.json", folder / "output.txt"
-    out.unlink(missing_ok=True)
+    out = folder / "result.json"
+    log = folder / "output.txt"
     command = [sys.executable, *(argument.replace("{out}", str(out)) for argument in part.arguments)]
     result = Result(part.name, limit_s=limit_s)
     started = time.monotonic()
