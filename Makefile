@@ -48,11 +48,8 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
 	@$(VENV)/bin/python -m tests.sandbox.hacksuite
 
-bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings, results under tests/benchmarks
-	@$(PYTHON) -m pytest tests/gpu -s
-	@$(PYTHON) -m tests.benchmarks.experts --device cuda --out tests/benchmarks/results/experts-gpu.json
-	@$(PYTHON) -m tests.benchmarks.attention --device cuda --out tests/benchmarks/results/attention-gpu.json
-	@$(PYTHON) -m tests.benchmarks.rollout --device cuda --cap-gib 14.2 --out tests/benchmarks/results/rollout-gpu.json
+bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings in nine minutes, in one file
+	@$(PYTHON) -m tests.benchmarks.gpu
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .

@@ -38,6 +38,7 @@ _EXPORTS = {
     "Harmony": "helpers.rollout.harmony",
     "RolloutEngine": "helpers.rollout.engine",
     "SamplingParams": "helpers.rollout.sampling",
+    "speed_report": "helpers.benchmark",
     "Sandbox": "helpers.sandbox",
     "CustomTask": "helpers.tasks",
     "Grade": "helpers.tasks",

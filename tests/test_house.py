@@ -13,8 +13,9 @@ from helpers.runtime import ROOT
 
 HELPERS = ROOT / "helpers"
 ROOMS = (
-    "runtime environment profiles kernels model rollout sandbox rewards tasks evaluation grpo display tiny run".split()
-)
+    "runtime environment profiles kernels model rollout benchmark sandbox rewards tasks evaluation grpo display tiny "
+    "run"
+).split()
 #: Rooms that may use less than all earlier ones.
 ONLY = {"runtime": set(), **dict.fromkeys("environment kernels sandbox display".split(), {"runtime"})}
 TOP_LEVEL = {

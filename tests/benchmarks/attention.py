@@ -9,7 +9,6 @@ compared with the definition; what does not run or fit is named.
 """
 
 import argparse
-import json
 import warnings
 from functools import partial
 from types import SimpleNamespace
@@ -19,10 +18,10 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from helpers.display import text_table
-from helpers.environment import hardware, versions
 from helpers.kernels.attention import BACKENDS, sink_attention
 from helpers.kernels.masks import AttentionMask
-from helpers.runtime import GIB, first_line, write_whole
+from helpers.runtime import GIB, first_line
+from tests.benchmarks.record import Record
 from tests.benchmarks.timing import take_turns
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -101,8 +100,11 @@ def checked(functions, tensors, unfused):
     return {name: functions[name] for name in running}, refused
 
 
-def run(device, rounds, lengths):
-    rows = []
+def run(device, rounds, lengths, out):
+    """Measure every length; returns what the file holds, which is written after every row."""
+    heads, key_heads, dtype = sizes(device)
+    shape = {"heads": heads, "key_heads": key_heads, "head_dim": DIM, "window": WINDOW, "rows_decoding": ROWS}
+    record = Record(out, device=device, dtype=str(dtype), **shape)
     warnings.simplefilter("ignore")  # transformers passes a deprecated flag
     for length in lengths:
         for window in (None, WINDOW):
@@ -120,17 +122,9 @@ def run(device, rounds, lengths):
                 costs = take_turns(calls, rounds, device) | {n: {"not_run": reason} for n, reason in refused.items()}
                 new = [kind | {"attention": name} | cost for name, cost in costs.items()]
                 show(new)
-                rows += new
-    heads, key_heads, dtype = sizes(device)
-    shape = {"heads": heads, "key_heads": key_heads, "head_dim": DIM, "window": WINDOW, "rows_decoding": ROWS}
-    return {
-        "hardware": hardware(),
-        "versions": versions(),
-        "device": device,
-        "dtype": str(dtype),
-        **shape,
-        "rows": rows,
-    }
+                for row in new:
+                    record.add(row)
+    return record.content
 
 
 def show(rows):
@@ -149,10 +143,8 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    result = run(arguments.device, arguments.rounds, arguments.lengths)
+    result = run(arguments.device, arguments.rounds, arguments.lengths, arguments.out)
     print(result["hardware"], result["dtype"], f"{result['heads']} and {result['key_heads']} heads of {DIM}")
-    if arguments.out:
-        write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ GPU 16 bits and gpt-oss-20b's own shapes. Every result is compared with eager's;
 """
 
 import argparse
-import json
 from functools import partial
 
 import torch
@@ -15,10 +14,10 @@ from transformers import GptOssConfig
 from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 
 from helpers.display import text_table
-from helpers.environment import hardware, versions
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.experts import PackedExperts
-from helpers.runtime import GIB, write_whole
+from helpers.runtime import GIB
+from tests.benchmarks.record import Record
 from tests.benchmarks.timing import take_turns
 
 TOKENS = (1, 8, 64, 1024)
@@ -84,13 +83,15 @@ def compare(module, arguments, exact):
     return error
 
 
-def run(device, rounds):
+def run(device, rounds, token_counts, out):
+    """Measure every number of tokens; returns what the file holds, which is written after every row."""
     config, modules = make(device)
-    rows = []
+    dtype = modules["eager"].gate_up_proj.dtype
+    sizes = {"hidden": config.hidden_size, "inner": config.intermediate_size, "experts": 32, "top_k": 4}
+    record = Record(out, device=device, dtype=str(dtype), **sizes)
     room = 4 * GIB if device == "cpu" else torch.cuda.mem_get_info()[0] / 2
-    for tokens in TOKENS:
+    for tokens in token_counts:
         for kind, step in (("forward", forward), ("forward and backward", both_ways)):
-            dtype = modules["eager"].gate_up_proj.dtype
             arguments = inputs(config, tokens, device, dtype)
             exact = forward(modules["eager"], *arguments).float()
             chosen, size = dict(modules), gathered_bytes(config, tokens, dtype)
@@ -100,30 +101,21 @@ def run(device, rounds):
             errors = {name: compare(module, arguments, exact) for name, module in chosen.items()}
             calls = {name: partial(step, module, *arguments) for name, module in chosen.items()}
             for name, cost in take_turns(calls, rounds, device).items():
-                rows.append({"tokens": tokens, "pass": kind, "experts": name} | cost | {"error": errors[name]})
-    sizes = {"hidden": config.hidden_size, "inner": config.intermediate_size, "experts": 32, "top_k": 4}
-    return {
-        "hardware": hardware(),
-        "versions": versions(),
-        "device": device,
-        "dtype": str(dtype),
-        **sizes,
-        "rows": rows,
-    }
+                record.add({"tokens": tokens, "pass": kind, "experts": name} | cost | {"error": errors[name]})
+    return record.content
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    result = run(arguments.device, arguments.rounds)
+    result = run(arguments.device, arguments.rounds, arguments.tokens, arguments.out)
     print(result["hardware"], result["dtype"], f"{result['hidden']} wide, 32 experts, 4 of them a token")
     shown = [(r["tokens"], r["pass"], r["experts"], round(r["ms"], 2), round(r["peak_MiB"])) for r in result["rows"]]
     print(text_table(shown, ["tokens", "pass", "experts", "ms", "peak MiB"]))
-    if arguments.out:
-        write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

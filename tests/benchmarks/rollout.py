@@ -20,19 +20,18 @@ For information only: the project's TransformersBackend, and with --compile stoc
 On the CPU that takes a private switch and, the first time, a minute for each number of rows; it does not run under
 PEFT.
 
-On the CPU the embedded model in fp32. On a GPU the embedded model as the profile "t4" keeps it, and then gpt-oss-20b's
-shape in random bytes: besides the times the bytes that a step reads against the speed of a copy, the memory, and the
-number of graphs captured while an optimizer updates the adapter.
+On the CPU the embedded model in fp32. On a GPU gpt-oss-20b's shape in random bytes, and then the embedded model, both
+as the profile "t4" keeps them: besides the times the bytes that a step reads against the speed of a copy, the memory,
+and the number of graphs captured while an optimizer updates the adapter.
 """
 
 import argparse
-import gc
 import json
 import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -41,24 +40,31 @@ import torch
 import transformers
 from peft import PeftModel
 from torch import nn
-from transformers import CompileConfig, GenerationConfig, GptOssConfig, GptOssForCausalLM
+from transformers import CompileConfig, GenerationConfig, GptOssForCausalLM
 
-from helpers import add_lora, export_adapter, get_task, load_model, set_attention, text_table
+from helpers import add_lora, export_adapter, load_model, text_table
+from helpers.benchmark import BATCHES, copy_speed
 from helpers.environment import hardware, versions
-from helpers.model.experts import PackedExperts
-from helpers.model.load import _place, empty_model
 from helpers.profiles import PROFILES, Profile
 from helpers.rollout.backends import Backend, Request
 from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.backends.transformers import TransformersBackend
-from helpers.rollout.cache import RolloutCache
 from helpers.rollout.harmony import Harmony
 from helpers.rollout.random_streams import stream_key
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.weights import base_model
 from helpers.runtime import GIB, first_line, write_whole
+from tests.benchmarks.models import (
+    benchmark_profile,
+    cap_memory,
+    embedded_tokenizer,
+    generate,
+    peaks,
+    random_model,
+    restart_peaks,
+)
+from tests.benchmarks.reads import step_reads
 
-BATCHES = (1, 8, 32)
 CONDITIONS = ("no adapter", "adapter")
 EXPERTS = ("eager", "grouped_mm", "batched_mm")
 GROWING = "growing cache"
@@ -66,8 +72,8 @@ GROWING = "growing cache"
 CACHES = {GROWING: None, "static cache": "static"}
 OURS = "captured (ours)"
 WITH_LOGPROBS = "TransformersBackend (ours, with log-probabilities)"
-#: Tokens of each prompt and of each completion of the large model.
-LARGE_PROMPT, LARGE_TOKENS = 150, 256
+#: Tokens of each prompt of the large model.
+LARGE_PROMPT = 150
 #: Greedy tokens may part where the reference's two largest logits are as close as this, in fp32.
 NEAR_TIE = 1e-4
 ADAMW_STEPS = 50
@@ -114,20 +120,6 @@ class Round(NamedTuple):
 
     whole: Cost
     one_token: Cost
-
-
-def generate(
-    model: nn.Module, tokenizer, settings: dict, prompts: list[list[int]], tokens: int, seed: int, temperature: float
-) -> list[list[int]]:
-    """Draw with transformers' `generate`, as little around it as there can be."""
-    torch.manual_seed(seed)
-    choice = {"do_sample": True, "top_k": 0, "top_p": 1.0, "temperature": temperature}
-    if temperature == 0:
-        choice = {"do_sample": False}
-    inputs = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt").to(model.device)
-    with torch.inference_mode():
-        sequences = model.generate(**inputs, **choice, **settings, max_new_tokens=tokens)
-    return sequences[:, inputs.input_ids.shape[1] :].tolist()
 
 
 def by_generate(name: str, model: nn.Module, tokenizer) -> list[Contestant]:
@@ -409,10 +401,17 @@ def captures_of_training(model: PeftModel, backend: CapturedBackend, prompts: li
 
 
 def matmul_prompts(tokenizer) -> list[list[int]]:
-    """Different prompts of the matmul task, as many as the largest batch."""
+    """Different prompts in the words of the matmul task, as many as the largest batch.
+
+    The task itself would need the package datasets, which a machine with a GPU may not have.
+    """
     harmony = Harmony(tokenizer)
-    dataset = get_task("matmul").dataset("monitor", max(BATCHES), seed=1)
-    prompts = [harmony.render(prompt) for prompt in dataset["prompt"]]
+    texts = [
+        "Write a Python function matmul(A, B) that multiplies two matrices. A, B and the result are lists of rows. "
+        f"The shapes are {rows}x5 and 5x24. Answer with one Python code block."
+        for rows in range(2, 2 + max(BATCHES))
+    ]
+    prompts = [harmony.render(text) for text in texts]
     assert len(set(map(tuple, prompts))) == len(prompts)
     return prompts
 
@@ -426,7 +425,8 @@ def both_conditions(model: nn.Module, tokenizer, profile: Profile, work: Work) -
         restart_peaks()
         backend, found = compare(model, tokenizer, condition, work)
         if model.device.type == "cuda":
-            found["reads"] = [step_reads(model, tokenizer, backend.cache, batch, work) for batch in BATCHES]
+            rows = [work.prompts[:batch] for batch in BATCHES]
+            found["reads"] = [step_reads(model, tokenizer, prompts, work.tokens) for prompts in rows]
         if condition == "adapter":
             found["training"] = captures_of_training(model, backend, work.prompts)
         found["captures"] = backend.captures
@@ -445,118 +445,33 @@ def both_conditions(model: nn.Module, tokenizer, profile: Profile, work: Work) -
     }
 
 
-def restart_peaks() -> None:
-    """Let the GPU's peaks count anew from here, without what nobody uses any more."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-
-
-def peaks() -> dict[str, int]:
-    """Bytes of the GPU's memory at the most."""
-    return {
-        "max_allocated": torch.cuda.max_memory_allocated(),
-        "max_reserved": torch.cuda.max_memory_reserved(),
-    }
-
-
-def random_20b(layers: int, profile: Profile) -> nn.Module:
-    """gpt-oss-20b's shape in random bytes, with so many layers."""
-    config = GptOssConfig(num_hidden_layers=layers, num_local_experts=32)
-    model = empty_model(config, profile)
-    generator = torch.Generator("cuda").manual_seed(0)
-    for name, weight in list(model.named_parameters()):
-        if weight.dtype == torch.uint8:
-            low, high = (118, 124) if name.endswith("_scales") else (0, 256)
-            tensor = torch.randint(low, high, weight.shape, dtype=torch.uint8, device="cuda", generator=generator)
-        else:
-            tensor = torch.randn(weight.shape, device="cuda", generator=generator, dtype=torch.float16)
-            tensor.mul_(0.02).add_(1 if "norm" in name else 0)
-        _place(model, name, tensor.cpu() if "embed_tokens" in name else tensor, profile)
-        del tensor
-    model.to("cuda").requires_grad_(False)
-    set_attention(model, "auto")
-    return model.eval()
-
-
-def copy_speed() -> float:
-    """Bytes a second that a copy on the GPU reads and writes."""
-    source = torch.zeros(GIB // 4, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    for _ in range(3):
-        target.copy_(source)
-    torch.cuda.synchronize()
-    started = time.perf_counter()
-    for _ in range(20):
-        target.copy_(source)
-    torch.cuda.synchronize()
-    return 20 * 2 * source.nbytes / (time.perf_counter() - started)
-
-
-def experts_hit(model: nn.Module, tokenizer, prompts: list[list[int]]) -> float:
-    """How many experts of a layer a decoding step reads, on average: `generate` runs eight tokens and they are seen."""
-    counts = []
-
-    def note(_, arguments: tuple) -> None:
-        hidden, indices = arguments[:2]
-        if len(hidden) == len(prompts):  # decoding, where a row has one token
-            counts.append(indices.unique().numel())
-
-    hooks = [module.register_forward_pre_hook(note) for module in model.modules() if isinstance(module, PackedExperts)]
-    generate(model, tokenizer, {}, prompts, 8, 0, 1.0)
-    for hook in hooks:
-        hook.remove()
-    return statistics.mean(counts)
-
-
-def step_reads(model: nn.Module, tokenizer, cache: RolloutCache, batch: int, work: Work) -> dict[str, float]:
-    """Bytes that one decoding step has to read: each weight once, of the experts those that are hit, and the cache."""
-    prompts = work.prompts[:batch]
-    hit = experts_hit(model, tokenizer, prompts)
-    share = hit / base_model(model).config.num_local_experts
-    read = {"experts": 0.0, "adapter": 0.0, "head": 0.0, "attention and the rest": 0.0, "cache": 0.0}
-    for name, weight in model.named_parameters():
-        part = "adapter" if "lora_" in name else "experts"
-        if ".experts." in name:
-            read[part] += share * weight.nbytes
-        elif "lm_head" in name or part == "adapter":
-            read["head" if "lm_head" in name else part] += weight.nbytes
-        elif "embed_tokens" not in name:  # of which a row needs one row
-            read["attention and the rest"] += weight.nbytes
-    length = statistics.mean(map(len, prompts)) + work.tokens / 2
-    for layer in cache.layers:
-        read["cache"] += batch * 2 * layer.keys[0, :, 0].nbytes * min(length, layer.capacity)
-    return {"rows": batch, "experts_hit": hit, "bytes": sum(read.values()), **read}
-
-
-def run_on_cpu(rounds: int, tokens: int, is_compiled: bool) -> dict:
-    """The embedded model in fp32."""
+def run_on_cpu(rounds: int, tokens: int, is_compiled: bool) -> Iterator[tuple[str, object]]:
+    """Yield the name and the result of each part: the embedded model in fp32."""
     profile = replace(PROFILES["tiny"], dense="fp32")
     model, tokenizer = load_model(profile=profile)
     work = Work(matmul_prompts(tokenizer), tokens, rounds, is_compiled)
-    return {"tiny": both_conditions(model, tokenizer, profile, work)}
+    yield "tiny", both_conditions(model, tokenizer, profile, work)
 
 
-def run_on_gpu(rounds: int, tokens: int, layers: int) -> dict:
-    """The embedded model as a T4 keeps it, then gpt-oss-20b's shape."""
-    speed = copy_speed()
-    profile = replace(PROFILES["t4"], dense="fp16")
+def run_on_gpu(rounds: int, tokens: int, large_tokens: int, layers: int) -> Iterator[tuple[str, object]]:
+    """Yield the name and the result of each part: gpt-oss-20b's shape, then the embedded model as a T4 keeps it."""
+    speed = copy_speed("cuda")
+    yield "copy_bytes_per_s", speed
+    profile = benchmark_profile("cuda")
     small = replace(profile, model=PROFILES["tiny"].model, lora_r=PROFILES["tiny"].lora_r)
-    model, tokenizer = load_model(profile=small)
-    work = Work(matmul_prompts(tokenizer), tokens, rounds)
-    found = {"tiny": both_conditions(model, tokenizer, small, work)}
-    del model
     restart_peaks()
-    model = random_20b(layers, profile)
+    model = random_model(profile, layers)
     memory = peaks()
     torch.manual_seed(0)
     prompts = torch.randint(0, 199_000, (max(BATCHES), LARGE_PROMPT)).tolist()
-    large = both_conditions(model, tokenizer, profile, Work(prompts, LARGE_TOKENS, rounds))
+    large = both_conditions(model, embedded_tokenizer(), profile, Work(prompts, large_tokens, rounds))
     for part in large["conditions"]:
         add_shares(part, speed)
-    found["20b in random bytes"] = {"layers": layers, "memory_of_making": memory, **large}
-    return {"copy_bytes_per_s": speed, **found}
+    yield "20b in random bytes", {"layers": layers, "memory_of_making": memory, **large}
+    del model
+    restart_peaks()
+    model, tokenizer = load_model(profile=small)
+    yield "tiny", both_conditions(model, tokenizer, small, Work(matmul_prompts(tokenizer), tokens, rounds))
 
 
 def add_shares(part: dict, speed: float) -> None:
@@ -577,6 +492,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=128, help="of a completion of the embedded model")
+    parser.add_argument("--large-tokens", type=int, default=256, help="of a completion of the large model")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch on the CPU")
     parser.add_argument("--compile", action="store_true", help="run a compiled `generate`, too (CPU)")
     parser.add_argument("--layers", type=int, default=24, help="of the large model")
@@ -586,8 +502,7 @@ def main() -> None:
     if arguments.device == "cpu":
         torch.set_num_threads(arguments.threads)
     if arguments.cap_gib:
-        total = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, arguments.cap_gib * GIB / total))
+        cap_memory(arguments.cap_gib)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -600,11 +515,13 @@ def main() -> None:
     }
     print(result["hardware"], result["versions"], f"{result['threads']} threads")
     if arguments.device == "cpu":
-        result |= run_on_cpu(arguments.rounds, arguments.tokens, arguments.compile)
+        parts = run_on_cpu(arguments.rounds, arguments.tokens, arguments.compile)
     else:
-        result |= run_on_gpu(arguments.rounds, arguments.tokens, arguments.layers)
-    if arguments.out:
-        write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
+        parts = run_on_gpu(arguments.rounds, arguments.tokens, arguments.large_tokens, arguments.layers)
+    for name, found in parts:
+        result[name] = found
+        if arguments.out:
+            write_whole(arguments.out, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,22 @@
 """The real kernels, and the whole gpt-oss-20b in random bytes inside a T4's memory. Skipped without a GPU."""
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
 
-from helpers import RolloutEngine, SamplingParams, add_lora, load_model, memory_plan, set_attention, text_table
-from helpers.environment import hardware, versions
+from helpers import RolloutEngine, SamplingParams, add_lora, load_model
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.kernels import mxfp4, mxfp4_triton
 from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_forward
 from helpers.kernels.logprobs import token_logprobs
 from helpers.model.layers import HostEmbedding
-from helpers.model.load import _place, empty_model
-from helpers.model.lora import checkpoint_layers
-from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, released_config
 from helpers.profiles import PROFILES
-from helpers.rollout.completion import Completion
-from helpers.runtime import GIB, ROOT, write_whole
+from tests.benchmarks import grpo_step
+from tests.benchmarks.models import T4_GIB, cap_memory
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-
-T4_BYTES = 14.2 * GIB
 
 
 def to_gpu(part):
@@ -113,86 +106,27 @@ def test_log_probabilities_at_full_size():
     assert torch.cuda.max_memory_allocated() - before < 0.35e9
 
 
-def random_20b(profile):
-    """The whole model in random bytes of the released shapes."""
-    config = released_config("20b")
-    model = empty_model(config, profile)
-    generator = torch.Generator("cuda").manual_seed(0)
-    for name, weight in list(model.named_parameters()):
-        if weight.dtype == torch.uint8:
-            low, high = (118, 124) if name.endswith("_scales") else (0, 256)
-            tensor = torch.randint(low, high, weight.shape, dtype=torch.uint8, device="cuda", generator=generator)
-        else:
-            tensor = torch.randn(weight.shape, device="cuda", generator=generator, dtype=torch.float16) * 0.02
-            tensor = tensor + 1 if "norm" in name else tensor
-        _place(model, name, tensor.cpu() if "embed_tokens" in name else tensor, profile)
-        del tensor
-    model.to("cuda").requires_grad_(False)
-    set_attention(model, "auto")
-    return model.eval()
-
-
 @pytest.fixture
 def t4_memory():
     """A T4's memory on whatever card is there."""
     torch.cuda.empty_cache()
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, T4_BYTES / total))
+    cap_memory(T4_GIB)
     yield
     torch.cuda.set_per_process_memory_fraction(1.0)
     torch.cuda.empty_cache()
 
 
-def peak_of(call):
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
-
-
-def random_completions(count):
-    ids = torch.randint(0, 199_000, (count, 1024)).tolist()
-    return [Completion(row[:256], row[256:], [0.0] * 768, "", "", "stop") for row in ids]
-
-
-def test_the_20b_in_a_t4s_memory(t4_memory):
-    """Loads, generates, and back-propagates four micro-batches of 1,024 tokens; peaks within 5 % of the plan."""
-    profile = replace(PROFILES["t4"], dense="fp16")
-    start = torch.cuda.memory_allocated()
-    model = add_lora(random_20b(profile), profile.lora_r, profile.lora_alpha)
-    loaded = torch.cuda.memory_allocated() - start
-    prompt = torch.randint(0, 199_000, (8, 512), device="cuda")
-    rollout = peak_of(lambda: model.generate(prompt, max_new_tokens=64, min_new_tokens=64, do_sample=True)) - start
-    checkpoint_layers(model)
-    model.train()
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights)
-
-    def update():
-        for completion in random_completions(4):
-            policy_logprobs(model, [completion])[0].sum().backward()
-        assert all(weight.grad.isfinite().all() for weight in weights)
-        optimizer.step()
-
-    update()  # from here on the optimizer's moments are there
-    optimizer.zero_grad(set_to_none=False)
-    updated = peak_of(update) - start
-    short, long = memory_plan(profile, batch=8, length=576).parts, memory_plan(profile, batch=8, length=1024).parts
-    kept = sum(short[name] for name in (*RESIDENT[:5], "LoRA"))
-    training = sum(long[name] for name in ("dequantise scratch", "LoRA gradients", "optimizer", *UPDATE))
-    rows = [
-        ("weights and LoRA", kept, loaded),
-        ("peak of a rollout", kept + short["dequantise scratch"] + sum(short[name] for name in ROLLOUT), rollout),
-        ("peak of an update", kept + training, updated),
-    ]
-    shown = [(name, p / GIB, m / GIB, (p - kept) / GIB, (m - loaded) / GIB) for name, p, m in rows]
-    header = ["", "planned GiB", "measured GiB", "planned beyond weights", "measured beyond weights"]
-    print(hardware(), text_table(shown, header), sep="\n")
-    result = {"hardware": hardware(), "versions": versions(), "cap_bytes": T4_BYTES, "rows": rows}
-    write_whole(ROOT / "tests/benchmarks/results/memory-20b.json", json.dumps(result, indent=1) + "\n")
-    for name, planned, measured in rows:
-        assert abs(measured / planned - 1) < 0.05, name
+def test_the_20b_in_a_t4s_memory(t4_memory, tmp_path):
+    """Loads, generates and trains for two steps on completions of 64 tokens; within 5 % of the plan."""
+    rows = grpo_step.run("cuda", tmp_path / "step.json", grpo_step.Sizes(prompt=512, completion=64))
+    phases = {(row["step"], row["phase"]): row for row in rows}
+    for key, size in (
+        ((0, "LoRA"), "allocated"),
+        ((1, "decode"), "max_allocated"),
+        ((2, "forward and backward"), "max_allocated"),
+    ):
+        row = phases[key]
+        assert abs(row["memory"][size] / row["planned_bytes"] - 1) < 0.05, row
 
 
 @pytest.mark.parametrize("dense", ["fp16", "bf16"])
