@@ -303,11 +303,15 @@ class _Pairs(NamedTuple):
 def sort_pairs(indices: Tensor, count: int) -> _Pairs:
     """Sort the pairs of indices [T, K] by their expert, of which there are `count`. The host waits once."""
     experts, order = indices.flatten().sort(stable=True)
-    numbers = torch.arange(count, device=indices.device)
-    ends = torch.searchsorted(experts, numbers, right=True).tolist()
-    sizes = [end - start for start, end in zip([0, *ends], ends)]
     top_k = indices.shape[1]
-    return _Pairs(order, order // top_k, experts, sizes, top_k)
+    return _Pairs(order, order // top_k, experts, read_sizes(experts, count), top_k)
+
+
+def read_sizes(expert_of_pair: Tensor, count: int) -> list[int]:
+    """How many pairs each expert has, from a sorted int64 [P]."""
+    numbers = torch.arange(count, device=expert_of_pair.device)
+    ends = torch.searchsorted(expert_of_pair, numbers, right=True).tolist()
+    return [end - start for start, end in zip([0, *ends], ends)]
 
 
 class _Experts(torch.autograd.Function):

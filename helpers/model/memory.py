@@ -27,9 +27,11 @@ PREFILL_TOKENS = 512
 #: The largest batch of one rollout where memory sets no limit, as on the CPU.
 MOST_COMPLETIONS = 128
 
+#: The frozen weights.
+WEIGHTS = ("experts", "attention", "head", "embedding", "biases, norms, router, sinks")
 #: Parts that live through a run; those of a rollout and those of an update take turns.
 RESIDENT = (
-    "experts", "attention", "head", "embedding", "biases, norms, router, sinks", "dequantise scratch",
+    *WEIGHTS, "dequantise scratch",
     "LoRA", "LoRA gradients", "optimizer", "KV cache, full layers", "KV cache, sliding layers",
     "a step of decoding",
 )  # fmt: skip
@@ -62,6 +64,22 @@ class MemoryPlan:
         """Bytes at the worst moment: everything resident, and the larger of a rollout and an update."""
         resident = self._sum(RESIDENT)
         return resident + max(self._sum(ROLLOUT), self._sum(UPDATE))
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Map each phase of a run to the bytes at its worst moment, with the optimizer's state there from the start."""
+        weights = self._sum(WEIGHTS)
+        resident = self._sum(RESIDENT)
+        rollout = resident + self._sum(ROLLOUT)
+        return {
+            "load": weights,
+            "LoRA": weights + self.parts["LoRA"],
+            "prefill": rollout,
+            "decode": rollout,
+            "forward and backward": resident + self._sum(UPDATE),
+            "AdamW": resident,
+            "checkpoint": resident,
+        }
 
     def _sum(self, names: tuple[str, ...]) -> float:
         return sum(self.parts[name] for name in names)

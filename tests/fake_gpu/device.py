@@ -14,8 +14,8 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -52,9 +52,12 @@ ctypes.CDLL(str(build_guard()), mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.optim import optimizer  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from helpers.kernels import experts  # noqa: E402
 from helpers.kernels.launch import POINTERS, Launch  # noqa: E402
 from tests.fake_gpu.operations import describe, device_type, storage_of, tensors_in  # noqa: E402
 
@@ -110,17 +113,29 @@ class Gpu(TorchDispatchMode):
         super().__init__()
         self.live = 0  # bytes
         self.record = Record(0, frozenset())
+        self.pool = 0  # bytes that captured graphs keep
+        self.graphs = []  # kernels of each captured graph
         self._storages = {}  # address -> weak reference
 
     @contextmanager
     def recording(self) -> Iterator[Record]:
         """Write a new `Record`."""
         outside = self.record
-        self.record = Record(self.live, frozenset(self._storages))
+        self.record = Record(self.live + self.pool, frozenset(self._storages))
         try:
             yield self.record
         finally:
+            outside.peak = max(outside.peak, self.record.peak)
             self.record = outside
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Keep what the block takes at its peak, as a CUDA graph does. All graphs share one pool."""
+        before = self.live + self.pool
+        with self.recording() as record:
+            yield
+        self.pool = max(self.pool, record.peak - before)
+        self.graphs.append(record.kernels)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -139,8 +154,10 @@ class Gpu(TorchDispatchMode):
         elif any(_is_on_gpu(tensor) for tensor in inputs):
             self._look_at_inputs(name, args, inputs)
         if name == "_local_scalar_dense":
-            return _any_value(args[0].dtype)
+            return getattr(args[0], "holds", False) or _any_value(args[0].dtype)
         out = func(*args, **kwargs)
+        if name == "all":  # a check of values that are not there passes, and `any` finds nothing
+            out.holds = True
         self._look_at_outputs(func, name, inputs, tensors_in(out))
         return out
 
@@ -203,7 +220,7 @@ class Gpu(TorchDispatchMode):
 
         self._storages[key] = weakref.ref(storage, freed)
         self.live += size
-        self.record.peak = max(self.record.peak, self.live)
+        self.record.peak = max(self.record.peak, self.live + self.pool)
 
     def _wait(self, what: str) -> None:
         self.record.waits[f"{what} at {_place()}"] += 1
@@ -247,7 +264,7 @@ def _any_value(dtype: torch.dtype) -> bool | int | float:
     """What a fake tensor answers when the host reads it."""
     if dtype == torch.bool:
         return False
-    return 0.0 if dtype.is_floating_point else 0
+    return 1.0 if dtype.is_floating_point else 0
 
 
 def _place() -> str:
@@ -261,14 +278,74 @@ def _place() -> str:
     return "an unknown place"
 
 
+class FakeGraph:
+    """Stands in for `torch.cuda.CUDAGraph`; a replay does nothing."""
+
+    def replay(self) -> None:
+        pass
+
+
+class FakeStream:
+    """Stands in for `torch.cuda.Stream`."""
+
+    def wait_stream(self, stream: "FakeStream") -> None:
+        pass
+
+
+def uniform(pairs: int, experts: int) -> list[int]:
+    """Sizes of the experts' shares when the router treats all alike."""
+    return [pairs // experts + (number < pairs % experts) for number in range(experts)]
+
+
+def one_sided(pairs: int, experts: int, top_k: int = 4) -> list[int]:
+    """Sizes when half of the tokens choose the first expert, and the other experts share the rest."""
+    first = pairs // top_k // 2
+    return [first, *uniform(pairs - first, experts - 1)]
+
+
+def _efficient_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """`scaled_dot_product_attention` as a T4 runs it in 16 bits: PyTorch's memory-efficient kernel.
+
+    A boolean mask becomes a bias of 16 bits first.
+    """
+    assert q.is_cuda and not enable_gqa and q.shape[1] == k.shape[1], "this kernel wants as many key as query heads"
+    assert q.shape[-1] % 8 == 0 and v.shape[-1] % 8 == 0, "this kernel wants head sizes in multiples of eight"
+    if attn_mask is not None:
+        assert attn_mask.dtype == torch.bool and attn_mask.shape[-1] % 8 == 0
+        zero = torch.zeros((), dtype=q.dtype, device=q.device)
+        attn_mask = torch.where(attn_mask, zero, -torch.inf)
+        attn_mask = attn_mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    needs_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v))
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    return kernel(q, k, v, attn_mask, needs_gradient, dropout_p, is_causal, scale=scale)[0]
+
+
 @contextmanager
-def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
+def fake_gpu(
+    capability: tuple[int, int] = (7, 5), routing: Callable[[int, int], list[int]] = uniform
+) -> Iterator[Gpu]:
     """Let code for device "cuda" run on fake tensors. It changes torch for good: use it in a process of its own.
 
-    capability: of the GPU, a T4's by default.
+    capability: of the GPU, a T4's by default. routing: pairs and experts -> the size of each expert's share, which only
+    values could say.
     """
     gpu = Gpu()
-    torch.cuda.get_device_capability = lambda device=None: capability
+    cuda = torch.cuda
+    cuda.get_device_capability = lambda device=None: capability
+    cuda.Stream = cuda.current_stream = FakeStream
+    cuda.stream = lambda stream: nullcontext()
+    cuda.graph_pool_handle = lambda: None
+    cuda.CUDAGraph = FakeGraph
+    cuda.graph = lambda graph, **_: gpu.capturing()
+    F.scaled_dot_product_attention = _efficient_attention
+    optimizer._foreach_supported_types.append(FakeTensor)  # as for parameters that are there
+    read_sizes = experts.read_sizes
+
+    def sizes(expert_of_pair: Tensor, count: int) -> list[int]:
+        read_sizes(expert_of_pair, count)  # its kernels and its wait count
+        return routing(len(expert_of_pair), count)
+
+    experts.read_sizes = sizes
     nn.Module._apply = _move
     FakeTensor.tolist = lambda tensor: _tolist(gpu, tensor)
     Launch.__call__ = lambda launch, grid, *arguments: gpu.launch(launch, grid, *arguments)
