@@ -69,7 +69,7 @@ _TINY = Profile(
 )  # fmt: skip
 _T4 = replace(
     _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
-    lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=1,
+    lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=2,
     max_completion_length=768, max_steps=100, embedding="host", save_steps=5, win_margin=0.0, sweep="small",
 )  # fmt: skip
 _L4 = replace(

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 
 from helpers.grpo.losses import NORMALIZERS
 from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
-from helpers.model.memory import PROMPT, rollout_length
+from helpers.model.memory import PROMPT, micro_batch_size, rollout_length
 from helpers.runtime import UserError
 
 SCALES = ("group", "batch", "none")
@@ -122,7 +122,9 @@ class GRPOConfig:
     @classmethod
     def for_profile(cls, profile, output_dir, **settings):
         """The profile's defaults; `settings` that are not None replace them."""
-        micro = profile.per_device_train_batch_size
+        given = {name: value for name, value in settings.items() if value is not None}
+        lengths = {name: given[name] for name in ("max_completion_length", "max_prompt_length") if name in given}
+        micro = micro_batch_size(profile, **lengths)
         defaults = {
             "max_steps": profile.max_steps,
             "learning_rate": profile.learning_rate,
@@ -135,7 +137,6 @@ class GRPOConfig:
             "save_steps": profile.save_steps,
             "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
         }
-        given = {name: value for name, value in settings.items() if value is not None}
         return cls(output_dir, **{**defaults, **given})
 
     @property

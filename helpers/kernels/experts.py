@@ -294,10 +294,11 @@ class _Pairs(NamedTuple):
         """
         inverse = torch.empty_like(self.order)
         inverse[self.order] = torch.arange(len(inverse), device=inverse.device)
-        of_token = values[inverse].unflatten(0, (-1, self.top_k))  # [T, K, D]
-        if weights is None:
-            return of_token.sum(1)
-        return torch.bmm(weights[:, None], of_token)[:, 0]
+        total = 0
+        for number, places in enumerate(inverse.view(-1, self.top_k).T):
+            of_token = values[places]  # [T, D], of one expert of each token
+            total = total + (of_token if weights is None else of_token * weights[:, number, None])
+        return total
 
 
 def sort_pairs(indices: Tensor, count: int) -> _Pairs:
@@ -347,12 +348,12 @@ def _forward(
 ) -> Tensor:
     """`expert_forward` without autograd; [T, H] in the dtype of the biases."""
     wide = experts.down_bias.dtype
-    x = hidden.to(experts.dtype)[pairs.tokens]  # [P, H]
+    operands = hidden.to(experts.dtype)
     z = _low_rank_of_tokens(hidden, pairs, lora)
-    outside = torch.empty(x.shape, dtype=wide, device=x.device)
+    outside = torch.empty(len(pairs.tokens), hidden.shape[1], dtype=wide, device=hidden.device)
     for expert, rows in pairs.segments():
         gate_up, down = experts.matrices(expert)
-        inner = wide_mm(x[rows], gate_up)  # [n, 2I]
+        inner = wide_mm(operands[pairs.tokens[rows]], gate_up)  # [n, 2I]
         if lora:
             inner.addmm_(z[rows], lora.gate_up_B[expert].T)
         inside = activate(inner, experts.gate_up_bias[expert], experts.dtype, experts.alpha, experts.limit)  # [n, I]
@@ -386,40 +387,40 @@ def _backward(
     """
     wide = grad.dtype
     scales = _scales(grad, experts.dtype)  # [T, 1]
-    scaled = grad / scales
-    operands = scaled.to(experts.dtype)[pairs.tokens]  # [P, H]
-    scaled = scaled[pairs.tokens]  # [P, H]
+    scaled_grad = grad / scales
     scale_of_pair = scales[pairs.tokens, 0]  # [P]
     factors = weights.to(wide).flatten()[pairs.order] * scale_of_pair  # [P]
 
-    x = hidden.to(experts.dtype)[pairs.tokens]  # [P, H]
+    operands = hidden.to(experts.dtype)
     z = _low_rank_of_tokens(hidden, pairs, lora)
-    to_x = torch.empty(x.shape, dtype=wide, device=x.device)
-    to_x_scales = torch.empty(len(x), dtype=wide, device=x.device)
-    scaled_products = torch.empty(len(x), dtype=wide, device=x.device)  # <h, down' g>
+    to_x = torch.empty(len(pairs.tokens), hidden.shape[1], dtype=wide, device=hidden.device)
+    to_x_scales = torch.empty_like(factors)
+    scaled_products = torch.empty_like(factors)  # <h, down' g>
     to_lora = ExpertLora(*(torch.zeros_like(matrix) for matrix in lora.matrices), 0.0) if lora else None
     to_z = torch.empty_like(z) if lora else None
     for expert, rows in pairs.segments():
         gate_up, down = experts.matrices(expert)
-        inner = wide_mm(x[rows], gate_up)  # [n, 2I]
+        tokens = pairs.tokens[rows]
+        inner = wide_mm(operands[tokens], gate_up)  # [n, 2I]
         if lora:
             inner.addmm_(z[rows], lora.gate_up_B[expert].T)
-        scaled_to_inside = wide_mm(operands[rows], down.T)  # [n, I]
+        scaled = scaled_grad[tokens]  # [n, H]
+        scaled_to_inside = wide_mm(scaled.to(experts.dtype), down.T)  # [n, I]
         if lora:
-            low = scaled[rows] @ lora.down_B[expert]  # [n, r]
+            low = scaled @ lora.down_B[expert]  # [n, r]
             scaled_to_inside.addmm_(low, lora.down_A[expert], alpha=lora.scaling)
         inside, to_inner, to_inner_operands = activate_backward(
             inner, experts.gate_up_bias[expert], scaled_to_inside, factors[rows], experts.dtype, experts.alpha,
             experts.limit, scaled_products[rows], to_x_scales[rows],
         )  # fmt: skip
         if lora:  # `inside` is h times factors here
-            torch.mm(scaled[rows].T, inside @ lora.down_A[expert].T, out=to_lora.down_B[expert])
+            torch.mm(scaled.T, inside @ lora.down_A[expert].T, out=to_lora.down_B[expert])
             torch.mm(low.T, inside, out=to_lora.down_A[expert])
             torch.mm(to_inner.T, z[rows], out=to_lora.gate_up_B[expert])
             torch.mm(to_inner, lora.gate_up_B[expert], out=to_z[rows])
         wide_mm(to_inner_operands, gate_up.T, out=to_x[rows])
-        del gate_up, down  # before the next expert is unpacked
-    del x, operands, scaled
+        del gate_up, down, scaled, inner, inside, to_inner, to_inner_operands  # before the next expert is unpacked
+    del operands, scaled_grad
 
     biases = (grad @ experts.down_bias.T).gather(1, indices)  # <bias, g>, [T, K]
     to_weights = torch.empty_like(biases).flatten()

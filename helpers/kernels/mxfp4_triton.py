@@ -11,7 +11,6 @@ To multiply many tokens an expert is unpacked and handed to cuBLAS. Every launch
 ahead-of-time test compiles for each profile's GPUs.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch

@@ -53,9 +53,7 @@ def activate_backward(
     if inner.is_cuda:
         from helpers.kernels import swiglu_triton
 
-        return swiglu_triton.activate_backward(
-            inner, bias, to_inside, factors, dtype, alpha, limit, products, scales
-        )
+        return swiglu_triton.activate_backward(inner, bias, to_inside, factors, dtype, alpha, limit, products, scales)
     raw = inner + bias
     raw_gate = raw[:, ::2]
     raw_up = raw[:, 1::2]

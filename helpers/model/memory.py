@@ -29,14 +29,12 @@ MOST_COMPLETIONS = 128
 
 #: The frozen weights.
 WEIGHTS = ("experts", "attention", "head", "embedding", "biases, norms, router, sinks")
-#: Parts that live through a run; those of a rollout and those of an update take turns.
+#: Parts that live through a run. The others take turns, see `MemoryPlan.phases`.
 RESIDENT = (
     *WEIGHTS, "dequantise scratch",
     "LoRA", "LoRA gradients", "optimizer", "KV cache, full layers", "KV cache, sliding layers",
     "a step of decoding",
 )  # fmt: skip
-ROLLOUT = ("prefill",)
-UPDATE = ("activations", "logits tile")
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class MemoryPlan:
     """Predicted bytes, part by part.
 
     Attributes:
-        profile: with `dense` as the plan chose it.
+        profile: with `dense` and `per_device_train_batch_size` as the plan chose them.
         parts: name -> bytes.
         available: bytes that tensors may take; None: the CPU, not checked.
         batch: completions in a rollout.
@@ -61,23 +59,25 @@ class MemoryPlan:
 
     @property
     def total(self) -> float:
-        """Bytes at the worst moment: everything resident, and the larger of a rollout and an update."""
-        resident = self._sum(RESIDENT)
-        return resident + max(self._sum(ROLLOUT), self._sum(UPDATE))
+        """Bytes at the worst moment of a run."""
+        return max(self.phases.values())
 
     @property
     def phases(self) -> dict[str, float]:
         """Map each phase of a run to the bytes at its worst moment, with the optimizer's state there from the start."""
+        parts = self.parts
         weights = self._sum(WEIGHTS)
         resident = self._sum(RESIDENT)
-        rollout = resident + self._sum(ROLLOUT)
+        rollout = resident + parts["prefill"]
+        # first the logits of all tokens, then the layers one after the other
+        update = parts["residual stream"] + max(parts["activations"], parts["logits tile"])
         return {
             "load": weights,
-            "LoRA": weights + self.parts["LoRA"],
+            "LoRA": weights + parts["LoRA"],
             "prefill": rollout,
             "decode": rollout,
-            "forward and backward": resident + self._sum(UPDATE),
-            "AdamW": resident,
+            "forward and backward": resident + update,
+            "AdamW": resident + parts["temporaries of AdamW"],
             "checkpoint": resident,
         }
 
@@ -150,7 +150,7 @@ def memory_plan(
         max_prompt_length: the most tokens of a prompt.
 
     Without a GPU the plan is held against what the profile is made for. Where the profile says
-    dense="auto", the plan chooses. Raises UserError for an unknown profile or a batch or length below 1.
+    dense="auto", the plan chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an unknown profile or a batch or length below 1.
     """
     wanted = named_profile(profile)
     if config is None:
@@ -161,13 +161,48 @@ def memory_plan(
         length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
     if batch < 1 or length < 1:
         raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
-    if wanted.dense != "auto":
-        return _plan(wanted, config, batch, length)
-    whole = replace(wanted, dense=WHOLE[wanted.dtype])
-    plan = _plan(whole, config, batch, length)
-    if plan.fits:
-        return plan
-    return _plan(replace(wanted, dense="nf4"), config, batch, length)
+    return _choose(wanted, config, batch, length, _available(wanted))
+
+
+def micro_batch_size(
+    profile: Profile, *, max_completion_length: int | None = None, max_prompt_length: int = PROMPT
+) -> int:
+    """Completions in a micro-batch of an update: the profile's, or as many as fit the memory that it is made for.
+
+    The memory that is free at the moment plays no part, so that a run that is resumed makes the same micro-batches.
+    """
+    if profile.device == "cpu":
+        return profile.per_device_train_batch_size
+    config = known_config(profile)
+    length = _length_that_runs(profile, max_completion_length, max_prompt_length)
+    made_for = profile.needs_gib * GIB
+    return _choose(profile, config, profile.generation_batch_size, length, made_for).profile.per_device_train_batch_size
+
+
+def _choose(profile: Profile, config: "GptOssConfig", batch: int, length: int, available: float | None) -> MemoryPlan:
+    """The first plan that fits: dense layers whole before NF4, if the profile leaves that open, and as many completions
+    in a micro-batch as fit what the profile is made for. The last one if none fits."""
+    forms = [profile.dense] if profile.dense != "auto" else [WHOLE[profile.dtype], "nf4"]
+    for dense in forms:
+        chosen = replace(profile, dense=dense)
+        rows = _rows_of_an_update(chosen, config, batch, length)
+        plan = _plan(replace(chosen, per_device_train_batch_size=rows), config, batch, length, available)
+        if plan.fits:
+            break
+    return plan
+
+
+def _rows_of_an_update(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> int:
+    """The most completions in a micro-batch, up to the profile's, that fit what the profile is made for; at least 1."""
+    most = profile.per_device_train_batch_size
+    if profile.device == "cpu":
+        return most
+    made_for = profile.needs_gib * GIB
+    for rows in range(most, 1, -1):
+        changed = replace(profile, per_device_train_batch_size=rows)
+        if batch % rows == 0 and _plan(changed, config, batch, length, made_for).fits:
+            return rows
+    return 1
 
 
 def _length_that_runs(profile: Profile, max_completion_length: int | None, max_prompt_length: int) -> int:
@@ -177,8 +212,8 @@ def _length_that_runs(profile: Profile, max_completion_length: int | None, max_p
     return rollout_length(max_completion_length, max_prompt_length)
 
 
-def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> MemoryPlan:
-    """The plan of a profile whose storage is decided."""
+def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int, available: float | None) -> MemoryPlan:
+    """The plan of a profile whose storage is decided. available: as in `MemoryPlan`."""
     counts = parameter_counts(config)
     parts = {
         **_weights(profile, counts),
@@ -186,7 +221,7 @@ def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> 
         **_rollout(profile, config, batch, length),
         **_update(profile, config, length),
     }
-    return MemoryPlan(profile, parts, _available(profile), batch, length, counts)
+    return MemoryPlan(profile, parts, available, batch, length, counts)
 
 
 def longest(profile: str | Profile, batch: int, config: "GptOssConfig | None" = None) -> int:
@@ -308,6 +343,7 @@ def _adapter(profile: Profile, config: "GptOssConfig") -> dict[str, int]:
         "LoRA": count * 4,
         "LoRA gradients": count * 4,
         "optimizer": count * 8,
+        "temporaries of AdamW": count * 4,
     }
 
 
@@ -339,23 +375,27 @@ def _update(profile: Profile, config: "GptOssConfig", length: int) -> dict[str, 
     """Bytes of one micro-batch, by the tensors that `policy_logprobs` and a checkpointed layer keep."""
     layers = config.num_hidden_layers
     hidden = config.hidden_size
+    inner = config.intermediate_size
     item = BYTES[profile.dtype]
     queries, _ = _attention_widths(config)
     rows = profile.per_device_train_batch_size * length
 
-    # one layer: queries, keys and values, spread and padded, with their gradients; the mask and scores of a tile
-    of_a_row = 12 * hidden * 4 + 8 * queries * item
-    attention = rows * of_a_row + 2 * rows * length
-    # the rows of the busiest expert, taken as half of them, through eight inner-sized tensors
-    experts = rows // 2 * 8 * 2 * config.intermediate_size * 4
-    one_layer = attention + experts
-    if profile.device == "cuda":  # layers are checkpointed: the residual stream is kept at each
-        kept = layers * rows * hidden * 4 + one_layer
-    else:
-        kept = layers * one_layer
+    # one layer outside of its experts: norms, projections and attention, as they are kept for their gradients
+    attention = rows * (8 * hidden * 4 + 4 * queries * item)
+    # the gradient of every pair of a token and an expert; and inside of the busiest expert, taken as half of the tokens:
+    # sums and operands of the first matrix, h and its gradient, the token's gradient and its operands
+    pairs = rows * config.num_experts_per_tok * hidden * 4
+    inside = 2 * inner * (4 + item) + 2 * inner * 4 + hidden * (4 + item)
+    one_layer = attention + pairs + rows // 2 * inside
+    layers_at_once = 1 if profile.device == "cuda" else layers  # on a GPU the layers are checkpointed
 
+    slope = rows * hidden * item  # of the log-probabilities, see `token_logprobs`
     tile = min(rows, ROWS) * min(TILE, config.vocab_size) * 4 * 4
-    return {"activations": kept, "logits tile": tile + rows * hidden * item}
+    return {
+        "residual stream": layers * rows * hidden * 4 + slope,
+        "activations": layers_at_once * one_layer,
+        "logits tile": tile,
+    }
 
 
 def known_config(profile: Profile) -> "GptOssConfig":

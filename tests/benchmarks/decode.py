@@ -20,7 +20,7 @@ from helpers.benchmark import (
     prefill_speed,
     random_prompt,
 )
-from helpers.model.memory import RESIDENT
+from helpers.model.memory import WEIGHTS
 from helpers.runtime import GIB
 from tests.benchmarks.models import (
     T4_GIB,
@@ -35,7 +35,7 @@ from tests.benchmarks.reads import step_reads
 from tests.benchmarks.record import Record
 
 #: Parts of the memory plan that are there once the model is loaded and adapted.
-LOADED = (*RESIDENT[:5], "LoRA")
+LOADED = (*WEIGHTS, "LoRA")
 
 
 def run(device: str, out: str | None) -> None:

@@ -33,7 +33,7 @@ from helpers import add_lora, memory_plan, text_table
 from helpers.grpo.checkpoint import save_checkpoint
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.trainer import GRPOTrainer
-from helpers.model.memory import RESIDENT, ROLLOUT, UPDATE, MemoryPlan
+from helpers.model.memory import MemoryPlan
 from helpers.profiles import Profile
 from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import GIB, ROOT
@@ -49,11 +49,12 @@ from tests.benchmarks.models import (
 from tests.benchmarks.record import Record
 
 COUNTED = ROOT / "tests" / "fake_gpu" / "results" / "path-20b.json"
-WEIGHTS = RESIDENT[:5]
-#: Parts of the plan that the training state adds to the weights, in the order in which they appear.
-TRAINING = ("LoRA gradients", "optimizer")
-#: Parts that a rollout leaves behind, as the engine keeps its buffers.
-ENGINE = ("KV cache, full layers", "KV cache, sliding layers", "a step of decoding")
+#: Parts of the plan that the first step does not find yet: where a phase begins that makes them, they count.
+MADE_BY_THE_FIRST_STEP = {
+    "prefill": ("LoRA gradients", "optimizer"),
+    "decode": ("LoRA gradients", "optimizer"),
+    "forward and backward": ("optimizer",),
+}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Phases:
         self.counted = counted_peaks()
 
     @contextmanager
-    def measure(self, step: int, phase: str, parts: tuple[str, ...], minus_s: float = 0.0) -> Iterator[dict]:
-        """Record the seconds and peak bytes of the block, beside the sum of some parts of the plan.
+    def measure(self, step: int, phase: str, minus_s: float = 0.0) -> Iterator[dict]:
+        """Record the seconds and peak bytes of the block, beside the plan for that phase.
 
         minus_s: seconds that another row has already. The yielded row takes more figures.
         """
@@ -109,7 +110,8 @@ class Phases:
             torch.cuda.synchronize()
         row["seconds"] = time.perf_counter() - started - minus_s
         row["memory"] = peaks()
-        row["planned_bytes"] = sum(self.plan.parts[name] for name in parts)
+        absent = MADE_BY_THE_FIRST_STEP.get(phase, ()) if step == 1 else ()
+        row["planned_bytes"] = self.plan.phases[phase] - sum(self.plan.parts[name] for name in absent)
         if phase in self.counted:
             row["counted_bytes"] = self.counted[phase]
         self.record.add(row)
@@ -148,9 +150,9 @@ def run(device: str, out: str | Path | None, sizes: Sizes) -> list[dict]:
         cap_gib=T4_GIB if device == "cuda" else None,
     )  # fmt: skip
     phases = Phases(record, plan)
-    with phases.measure(0, "load", WEIGHTS):
+    with phases.measure(0, "load"):
         model = random_model(profile)
-    with phases.measure(0, "LoRA", (*WEIGHTS, "LoRA")):
+    with phases.measure(0, "LoRA"):
         model = add_lora(model, profile.lora_r, profile.lora_alpha, profile.lora_targets)
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(model, profile, sizes, folder)
@@ -172,24 +174,21 @@ def make_trainer(model: torch.nn.Module, profile: Profile, sizes: Sizes, folder:
 
 def one_step(phases: Phases, trainer: GRPOTrainer, step: int) -> None:
     """Measure one step of a trainer."""
-    kept = (*WEIGHTS, "LoRA", "dequantise scratch", *ENGINE)
-    rollout = kept if step == 1 else (*kept, *TRAINING)
-    update = (*kept, TRAINING[0]) if step == 1 else (*kept, *TRAINING)
     prompts = trainer.train_dataset["prompt"]
     count = trainer.args.generation_batch_size
-    with phases.measure(step, "prefill", (*rollout, *ROLLOUT)) as row:
+    with phases.measure(step, "prefill") as row:
         trainer.engine.generate(prompts, SamplingParams(max_new_tokens=1), count)
         row["tokens"] = trainer.engine.prompt_length(prompts[0])
     prefill_s = row["seconds"]
-    with phases.measure(step, "decode", (*rollout, *ROLLOUT), minus_s=prefill_s) as row:
+    with phases.measure(step, "decode", minus_s=prefill_s) as row:
         generation = trainer.generate(step - 1)
         row["tokens"] = sum(len(completion.token_ids) for completion in generation.completions)
-    with phases.measure(step, "forward and backward", (*update, *UPDATE)) as row:
+    with phases.measure(step, "forward and backward") as row:
         sums = trainer.backward(generation)
         row["tokens"] = sum(len(c.prompt_ids) + len(c.token_ids) for c in generation.completions)
-    with phases.measure(step, "AdamW", (*kept, *TRAINING)) as row:
+    with phases.measure(step, "AdamW") as row:
         row["metrics"] = trainer.step(sums)
-    with phases.measure(step, "checkpoint", (*kept, *TRAINING)):
+    with phases.measure(step, "checkpoint"):
         state = {"step": step, "settings": {}, "generation": None}
         args = trainer.args
         save_checkpoint(args.output_dir, state, trainer.model, trainer.optimizer, trainer.scheduler, 1)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -52,9 +52,9 @@ ctypes.CDLL(str(build_guard()), mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.optim import optimizer  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from helpers.kernels import experts  # noqa: E402
@@ -103,6 +103,17 @@ class Record:
     problems: Counter = field(default_factory=Counter)
 
 
+def uniform(pairs: int, experts: int) -> list[int]:
+    """Sizes of the experts' shares when the router treats all alike."""
+    return [pairs // experts + (number < pairs % experts) for number in range(experts)]
+
+
+def one_sided(pairs: int, experts: int, top_k: int = 4) -> list[int]:
+    """Sizes when half of the tokens choose the first expert, and the other experts share the rest."""
+    first = pairs // top_k // 2
+    return [first, *uniform(pairs - first, experts - 1)]
+
+
 class Gpu(TorchDispatchMode):
     """Counts the bytes of CUDA tensors, and writes down what happens.
 
@@ -115,6 +126,7 @@ class Gpu(TorchDispatchMode):
         self.record = Record(0, frozenset())
         self.pool = 0  # bytes that captured graphs keep
         self.graphs = []  # kernels of each captured graph
+        self.routing = uniform  # pairs, experts -> the size of each expert's share, which only values could say
         self._storages = {}  # address -> weak reference
 
     @contextmanager
@@ -292,17 +304,6 @@ class FakeStream:
         pass
 
 
-def uniform(pairs: int, experts: int) -> list[int]:
-    """Sizes of the experts' shares when the router treats all alike."""
-    return [pairs // experts + (number < pairs % experts) for number in range(experts)]
-
-
-def one_sided(pairs: int, experts: int, top_k: int = 4) -> list[int]:
-    """Sizes when half of the tokens choose the first expert, and the other experts share the rest."""
-    first = pairs // top_k // 2
-    return [first, *uniform(pairs - first, experts - 1)]
-
-
 def _efficient_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """`scaled_dot_product_attention` as a T4 runs it in 16 bits: PyTorch's memory-efficient kernel.
 
@@ -321,13 +322,10 @@ def _efficient_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False
 
 
 @contextmanager
-def fake_gpu(
-    capability: tuple[int, int] = (7, 5), routing: Callable[[int, int], list[int]] = uniform
-) -> Iterator[Gpu]:
+def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
     """Let code for device "cuda" run on fake tensors. It changes torch for good: use it in a process of its own.
 
-    capability: of the GPU, a T4's by default. routing: pairs and experts -> the size of each expert's share, which only
-    values could say.
+    capability: of the GPU, a T4's by default.
     """
     gpu = Gpu()
     cuda = torch.cuda
@@ -343,7 +341,7 @@ def fake_gpu(
 
     def sizes(expert_of_pair: Tensor, count: int) -> list[int]:
         read_sizes(expert_of_pair, count)  # its kernels and its wait count
-        return routing(len(expert_of_pair), count)
+        return gpu.routing(len(expert_of_pair), count)
 
     experts.read_sizes = sizes
     nn.Module._apply = _move

@@ -1,6 +1,6 @@
 """Run a whole GRPO step of gpt-oss-20b on a GPU that is not there, and print what each phase did as JSON.
 
-    python -m tests.fake_gpu.path [--layers 24] [--batch 8 ...] [--routing uniform|one-sided] [--fault NAME] [--out FILE]
+    python -m tests.fake_gpu.path [--layers 24 ...] [--batch 8 ...] [--routing NAME ...] [--fault NAME ...] [--out FILE]
 
 The project's own loader, adapter, engine and trainer run, at the true sizes, as the profile "t4" has them; only the
 files are made up, and what values alone could say: the router's choice, and that no completion ends early. Phases are
@@ -29,13 +29,11 @@ from torch import nn
 
 from helpers import GRPOConfig, GRPOTrainer, add_lora, load_model, memory_plan
 from helpers.grpo.batch import Generation
-from helpers.kernels import decode_triton
 from helpers.kernels import experts as experts_module
-from helpers.model import load
+from helpers.model import load, lora
 from helpers.model.files import Entry, read_tokenizer
-from helpers.model.memory import MemoryPlan, released_config
-from helpers.profiles import PROFILES, Profile
-from helpers.rollout import decoder
+from helpers.model.memory import micro_batch_size, released_config
+from helpers.profiles import PROFILES
 from helpers.rollout.backends import Request
 from helpers.rollout.completion import Completion
 from helpers.rollout.sampling import SamplingParams
@@ -100,10 +98,9 @@ def no_reward(completions: list, **_) -> list[float]:
     return [0.0] * len(completions)
 
 
-def longest_completions(count: int) -> Generation:
+def longest_completions(count: int, prompt: int, tokens: int) -> Generation:
     """Completions of one prompt, all as long as they may be."""
-    ids = [5] * COMPLETION
-    completion = Completion([5] * PROMPT, ids, [0.0] * COMPLETION, "", "", "stop")
+    completion = Completion([5] * prompt, [5] * tokens, [0.0] * tokens, "", "", "stop")
     rewards = torch.zeros(count, 1, dtype=torch.float64)
     return Generation(["Use zip."], [completion] * count, rewards, {})
 
@@ -111,13 +108,23 @@ def longest_completions(count: int) -> Generation:
 class Run:
     """One GRPO step, phase by phase."""
 
-    def __init__(self, gpu: Gpu, layers: int, batch: int):
+    def __init__(self, gpu: Gpu, layers: int, batch: int, micro_batch: int | None, prompt: int, completion: int):
         self.gpu = gpu
         self.layers = layers
         self.batch = batch
-        self.profile = replace(
-            PROFILES["t4"], generation_batch_size=batch, num_generations=batch, max_completion_length=COMPLETION
+        self.prompt = prompt
+        self.completion = completion
+        profile = replace(
+            PROFILES["t4"],
+            dense="fp16",  # bitsandbytes has no fake form
+            generation_batch_size=batch,
+            num_generations=batch,
+            max_completion_length=completion,
         )
+        if micro_batch is None:
+            micro_batch = micro_batch_size(profile, max_prompt_length=prompt)
+        # whether it fits is for the comparison with the plan to say
+        self.profile = replace(profile, per_device_train_batch_size=micro_batch, needs_gib=80)
         self.rows = []
 
     @contextlib.contextmanager
@@ -129,7 +136,10 @@ class Run:
             yield
         self.rows.append(
             {
+                "layers": self.layers,
                 "batch": self.batch,
+                "micro_batch": self.profile.per_device_train_batch_size,
+                "length": self.prompt + self.completion,
                 "phase": name,
                 "before_GiB": before / GIB,
                 "peak_GiB": record.peak / GIB,
@@ -146,15 +156,14 @@ class Run:
         """Load, adapt, and run two steps, of which the second finds the optimizer's state; return its rows."""
         profile = self.profile
         with self.phase("load"), released_files(self.layers) as folder, contextlib.redirect_stdout(sys.stderr):
-            model, tokenizer = load_model(folder, profile=profile, batch=self.batch)
+            model, tokenizer = load_model(folder, profile=profile, batch=self.batch, max_prompt_length=self.prompt)
         with self.phase("LoRA"):
             model = add_lora(model, profile.lora_r, profile.lora_alpha, profile.lora_targets)
         plan = memory_plan(
-            replace(profile, dense="fp16"), config=model.config,
-            max_completion_length=COMPLETION, max_prompt_length=PROMPT,
-        )  # fmt: skip
+            profile, config=model.config, max_completion_length=self.completion, max_prompt_length=self.prompt
+        )
         with tempfile.TemporaryDirectory() as folder:
-            config = GRPOConfig.for_profile(profile, folder, max_prompt_length=PROMPT)
+            config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt)
             trainer = GRPOTrainer(model, no_reward, config, Rows([{"prompt": "Use zip."}]), tokenizer)
             self.step(trainer)
             del self.rows[2:]
@@ -169,14 +178,14 @@ class Run:
         stop_ids = [200002]
         backend.sync()
         with self.phase("prefill"):
-            requests = [Request([5] * PROMPT, number) for number in range(self.batch)]
+            requests = [Request([5] * self.prompt, number) for number in range(self.batch)]
             list(backend.generate(requests, SamplingParams(max_new_tokens=1), stop_ids))
         with self.phase("decode"):
-            almost_done = [5] * (PROMPT + COMPLETION - LAST_STEPS)
+            almost_done = [5] * (self.prompt + self.completion - LAST_STEPS)
             requests = [Request(almost_done, number) for number in range(self.batch)]
             list(backend.generate(requests, SamplingParams(max_new_tokens=LAST_STEPS), stop_ids))
         self.rows[-1]["kernels_a_step"] = len(self.gpu.graphs[-1])
-        generation = longest_completions(self.batch)
+        generation = longest_completions(self.batch, self.prompt, self.completion)
         with self.phase("forward and backward"):
             sums = trainer.backward(generation)
         with self.phase("AdamW"):
@@ -187,24 +196,106 @@ class Run:
                     tensor.cpu()
 
 
+def waits_for_every_expert(read_sizes: Callable) -> Callable:
+    """Ask for the size of each expert's share by itself."""
+
+    def faulty(expert_of_pair, count):
+        for _ in range(count):
+            expert_of_pair.sum().item()
+        return read_sizes(expert_of_pair, count)
+
+    return faulty
+
+
+def routes_on_the_host(sort_pairs: Callable) -> Callable:
+    """Sort the pairs on the host, and leave them there."""
+
+    def faulty(indices, count):
+        return sort_pairs(indices.cpu(), count)
+
+    return faulty
+
+
+def activates_in_16_bits(activate: Callable) -> Callable:
+    """Give the Triton kernel sums in fp16 where it was compiled for fp32."""
+
+    def faulty(inner, *others):
+        return activate(inner.half(), *others)
+
+    return faulty
+
+
+def repeats_the_experts(recomputing: Callable) -> Callable:
+    """Compute the experts again with the rest of their layer."""
+    return contextlib.nullcontext
+
+
+def copies_whole(copy_to: Callable) -> Callable:
+    """Take a tensor to the GPU before it is converted there."""
+
+    def faulty(tensor, device, dtype):
+        return tensor.to(device, copy=True).to(dtype)
+
+    return faulty
+
+
+#: Name -> whose function is replaced, its name, and by what.
+FAULTS = {
+    "item": (experts_module, "read_sizes", waits_for_every_expert),
+    "cpu-index": (experts_module, "sort_pairs", routes_on_the_host),
+    "dtype": (experts_module, "activate", activates_in_16_bits),
+    "repeated-experts": (lora, "recomputing", repeats_the_experts),
+    "two-dtypes": (load, "copy_to", copies_whole),
+}
+
+
+def run_with_fault(gpu: Gpu, fault: str) -> dict:
+    """Plant a fault in one short step of two layers; return its rows, and the error that ended it, if one did."""
+    owner, name, replace_by = FAULTS[fault]
+    run = Run(gpu, layers=2, batch=2, micro_batch=2, prompt=100, completion=156)
+    stopped = None
+    with patch.object(owner, name, replace_by(getattr(owner, name))):
+        try:
+            run.go()
+        except Exception as error:  # whatever it is, what was seen until then is worth reading
+            stopped = repr(error)
+    return {"rows": run.rows, "stopped": stopped}
+
+
+def start_again(gpu: Gpu) -> None:
+    """Let go of the last model and its graphs."""
+    gc.collect()
+    gpu.pool = 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--layers", type=int, nargs="+", default=[24])
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--routing", choices=ROUTINGS, default="uniform")
-    parser.add_argument("--out")
+    parser.add_argument("--micro-batch", type=int, help="default: what the plan chooses for a T4")
+    parser.add_argument("--prompt", type=int, default=PROMPT)
+    parser.add_argument("--completion", type=int, default=COMPLETION)
+    parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=list(ROUTINGS))
+    parser.add_argument("--fault", choices=FAULTS, nargs="+", default=[])
+    parser.add_argument("--out", help="write the rows here")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # fake tensors have no data pointers, which `read_weights` asks for
     rows = []
-    with fake_gpu(routing=ROUTINGS[options.routing]) as gpu:
-        for batch in options.batch:
-            run = Run(gpu, options.layers, batch)
-            rows.extend(run.go())
-            del run
-            gc.collect()
-            gpu.pool = 0
-    for row in rows:
-        print(json.dumps(row))
+    faults = {}
+    with fake_gpu() as gpu:
+        for routing in options.routing:
+            gpu.routing = ROUTINGS[routing]
+            for layers in options.layers:
+                for batch in options.batch:
+                    run = Run(gpu, layers, batch, options.micro_batch, options.prompt, options.completion)
+                    rows.extend({"routing": routing} | row for row in run.go())
+                    del run
+                    start_again(gpu)
+        gpu.routing = uniform
+        for fault in options.fault:
+            faults[fault] = run_with_fault(gpu, fault)
+            start_again(gpu)
+    print(json.dumps({"rows": rows, "faults": faults}))
     if options.out:
         write_whole(options.out, json.dumps(rows, indent=1) + "\n")
 

@@ -91,7 +91,9 @@ class TestFakeGpu:
             outside = step["kernels"] - sum(report["kernels_per_layer"][str(step["batch"])].values())
             assert 20 < outside < 80, step
             once_a_layer = ("slots", "gate_up", "down", "rotate")
-            counts = [step["kernels_by_name"][f"triton {name}_kernel"] for name in ("gather", "low_rank", *once_a_layer)]
+            counts = [
+                step["kernels_by_name"][f"triton {name}_kernel"] for name in ("gather", "low_rank", *once_a_layer)
+            ]
             assert counts == [1, 4, 2, 2, 2, 2]
 
     @pytest.mark.parametrize("fault", FAULTS)

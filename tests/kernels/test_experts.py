@@ -1,6 +1,7 @@
 """The mixture of experts over packed bytes: values, gradients, and what is read and held."""
 
 import weakref
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
-from helpers.kernels import decode_triton, mxfp4, mxfp4_triton
-from helpers.kernels.experts import DECODE_TOKENS, Packed, expert_forward, routed_forward, workspace_for
+from helpers.kernels import decode_triton, mxfp4, mxfp4_triton, swiglu, swiglu_triton
+from helpers.kernels.experts import (
+    DECODE_TOKENS,
+    ExpertLora,
+    Packed,
+    expert_forward,
+    recomputing,
+    routed_forward,
+    workspace_for,
+)
 from helpers.kernels.launch import POINTERS, Launch
 from helpers.kernels.launches import launches
 from helpers.kernels.linear import frozen_linear
@@ -85,6 +95,46 @@ def test_frozen_weights_get_no_gradient_and_nothing_inside_is_kept():
     assert sum(saved) == hidden.numel() + weights.numel() + indices.numel() + sum(part.numel() for part in lora[:4])
     out.sum().backward()
     assert all(tensor.grad is None for tensor in (packed.gate_up_bias, packed.down_bias))
+
+
+def gradients_of_a_layer(packed, lora, tokens, after, is_checkpointed):
+    """The gradients in a layer's input, routing weights and adapter; after: what follows the experts in the layer."""
+    hidden, indices, weights = tokens
+    leaves = [leaf.detach().clone().requires_grad_() for leaf in (hidden, weights, *lora[:4])]
+
+    def layer(x, shares, *matrices):
+        adapter = ExpertLora(*matrices, lora.scaling)
+        return after(x + expert_forward(x, indices, shares, packed, adapter))
+
+    if is_checkpointed:
+        contexts = {"context_fn": lambda: (nullcontext(), recomputing())}
+        out = checkpoint(layer, *leaves, use_reentrant=False, **contexts)
+    else:
+        out = layer(*leaves)
+    return torch.autograd.grad(out.sum(), leaves)
+
+
+def test_a_layer_that_is_computed_again_leaves_its_experts_out(monkeypatch):
+    """Under checkpointing they were computed three times and are the most of an update; twice is enough."""
+    read = []
+    real = Packed.expert
+    monkeypatch.setattr(Packed, "expert", lambda *arguments: read.append(arguments[1]) or real(*arguments))
+    packed, _, lora = random_experts()
+    tokens = random_tokens(50, routing="one")
+    hit = len(tokens[1].unique())
+    plain = gradients_of_a_layer(packed, lora, tokens, torch.Tensor.clone, is_checkpointed=False)
+    assert len(read) == 2 * 2 * hit  # both matrices, forwards and backwards
+    read.clear()
+    again = gradients_of_a_layer(packed, lora, tokens, torch.Tensor.clone, is_checkpointed=True)
+    assert len(read) == 2 * 2 * hit
+    assert all(map(torch.equal, plain, again)) and plain[0].any()
+
+
+def test_a_layer_that_needs_the_output_of_its_experts_shows_it():
+    """If a later transformers computed on with the sum, gradients would be wrong: NaN, which no step takes."""
+    packed, _, lora = random_experts()
+    gradients = gradients_of_a_layer(packed, lora, random_tokens(50), torch.Tensor.square, is_checkpointed=True)
+    assert gradients[0].isnan().all()
 
 
 def cut(packed, half):
@@ -302,6 +352,33 @@ class TestKernels:
         for name in ("keys", "values"):
             assert torch.equal(getattr(caches[0], name), getattr(caches[1], name)) and caches[1].keys.any()
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
+    def test_activation_and_its_gradient_are_those_of_the_cpu(self, dtype, scale):
+        """Wider than a block; values beyond the limit, where the gradient is zero; a row without a gradient."""
+        rows, inner, limit = 3, 1060, 2.0
+        raw, bias = torch.randn(rows, 2 * inner) * 2, torch.randn(2 * inner)
+        to_inside, factors = torch.randn(rows, inner) * scale, torch.tensor([0.5, 3.0, 1.0])
+        to_inside[1] = 0
+        wanted = swiglu.activate(raw, bias, dtype, 1.702, limit)
+        ours = swiglu_triton.activate(raw, bias, dtype, 1.702, limit)
+        eps = torch.finfo(dtype).eps
+        assert ours.dtype == dtype and error(ours, wanted) < eps
+
+        sides = []
+        for function in (swiglu.activate_backward, swiglu_triton.activate_backward):
+            products, scales = torch.full((2, rows), torch.nan)
+            arguments = (raw.clone(), bias, to_inside, factors, dtype, 1.702, limit, products, scales)
+            sides.append([*function(*arguments), products, scales])
+        (inside, gradient, operands, products, scales), ours = sides
+        assert torch.equal(ours[4], scales) and (dtype == torch.float16) == bool((scales != 1).any())
+        assert operands.dtype == ours[2].dtype == dtype and ours[2].isfinite().all()
+        for mine, theirs in zip(ours, (inside, gradient, operands)):
+            assert error(mine, theirs) < max(2 * eps, 1e-6)
+        largest = (inside / factors[:, None]).norm(dim=1) * to_inside.norm(dim=1)  # terms of both signs cancel
+        assert ((ours[3] - products).abs() <= max(2 * eps, 1e-6) * largest).all()
+        assert (gradient[0] == 0).any() and torch.equal(ours[1] == 0, gradient == 0)
+
     @pytest.mark.parametrize("tokens", [1, 8, 64])
     def test_decode_never_waits_for_the_host(self, tokens, monkeypatch):
         """One wait a layer is 24 a token, and a step with one cannot be captured in a CUDA graph: here tensors have
@@ -361,6 +438,12 @@ class TestKernels:
             qkv = torch.zeros(2, 8, 16).half()
             tables = torch.zeros(2, 40, 16).half()
             decode_triton.rotate_and_cache(qkv, *tables, torch.zeros(2, dtype=torch.long), *cache, 4)
+        inner = torch.zeros(2, 128)
+        swiglu_triton.activate(inner, inner[0], torch.float16, 1.702, 7.0)
+        swiglu_triton.activate_backward(
+            inner, inner[0], inner[:, :64].contiguous(), inner[:, 0].contiguous(), torch.float16, 1.702, 7.0,
+            inner[:, 0].contiguous(), inner[:, 0].contiguous(),
+        )  # fmt: skip
         config = SimpleNamespace(
             hidden_size=96, intermediate_size=64, num_experts_per_tok=3, num_local_experts=8, num_attention_heads=4,
             num_key_value_heads=2, head_dim=16, sliding_window=8,

@@ -9,9 +9,11 @@ from helpers.model.load import empty_model
 from helpers.model.memory import (
     MOST_COMPLETIONS,
     PROMPT,
+    WEIGHTS,
     known_config,
     largest_batch,
     longest,
+    micro_batch_size,
     parameter_counts,
     released_config,
     rollout_length,
@@ -25,9 +27,6 @@ from helpers.runtime import GIB
 def no_gpu(monkeypatch):
     """The plan is held against what a profile is made for, whatever card the tests run beside."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-
-
-WEIGHTS = ("experts", "attention", "head", "embedding", "biases, norms, router, sinks")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,37 @@ def test_a_t4_takes_dense_layers_whole_until_they_do_not_fit():
     assert memory_plan("t4").profile.dense == "fp16" and "dense fp16" in str(memory_plan("t4"))
     tight = memory_plan(replace(PROFILES["t4"], needs_gib=13))
     assert tight.profile.dense == "nf4" and "dense nf4" in str(tight)
-    assert memory_plan("t4").total - tight.total == pytest.approx(637_009_920 * (2 - 0.516), rel=0.01)
+    whole = memory_plan(replace(PROFILES["t4"], per_device_train_batch_size=1))
+    assert tight.profile.per_device_train_batch_size == 1
+    assert whole.total - tight.total == pytest.approx(637_009_920 * (2 - 0.516), rel=0.01)
+
+
+def test_a_micro_batch_is_as_large_as_fits_the_card():
+    """Two rows take half the launches and half the unpacking of one; NF4, which rounds the attention, is no price for
+    that. Free memory plays no part: a run that is resumed must cut its batches as before."""
+    assert memory_plan("t4").profile.per_device_train_batch_size == 2
+    tight = memory_plan(replace(PROFILES["t4"], needs_gib=13.9))
+    assert (tight.profile.per_device_train_batch_size, tight.profile.dense) == (1, "fp16")
+    assert micro_batch_size(PROFILES["t4"]) == 2
+    assert micro_batch_size(PROFILES["t4"], max_completion_length=1536) == 1
+    odd = replace(PROFILES["t4"], generation_batch_size=9)
+    assert micro_batch_size(odd) == 1 == memory_plan(odd).profile.per_device_train_batch_size
+    assert micro_batch_size(PROFILES["tiny"]) == PROFILES["tiny"].per_device_train_batch_size
+
+
+def test_free_memory_changes_no_micro_batch(monkeypatch):
+    """The trainer is made when the model fills the GPU."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (GIB, 15 * GIB))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 0)
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: 0)
+    assert not memory_plan("t4").fits and micro_batch_size(PROFILES["t4"]) == 2
+
+
+def test_thirty_two_prompts_fit_a_t4():
+    """The prefill was counted for all prompts of a batch at once, and 32 completions of 918 tokens were refused."""
+    plan = memory_plan("t4", batch=32, length=918)
+    assert plan.fits and plan.profile.dense == "fp16"
 
 
 def test_the_worst_moment_is_a_rollout_or_an_update():

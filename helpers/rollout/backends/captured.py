@@ -155,8 +155,7 @@ class CapturedBackend:
             self._prefill(together)
         for start in fresh:
             self.cache.copy_row(start.rows[0], start.rows[1:], len(start.prompt_ids) - 1)
-        for start in starts:
-            self._start(start)
+        self._start(starts)
         if starts and schedule.next_prompt == starts[-1].prompt_ids != schedule.kept_prompt:
             # its other completions start later, when its own rows hold other tokens
             schedule.kept_prompt = starts[-1].prompt_ids
@@ -172,14 +171,22 @@ class CapturedBackend:
         for begin in range(0, widest, PREFILL_TOKENS):
             prefill(self._decoder.weights, self.cache, rows, tokens[:, begin : begin + PREFILL_TOKENS], lengths, begin)
 
-    def _start(self, start: Start) -> None:
-        """Let rows begin completions of a prompt whose cache they have."""
-        for row, key in zip(start.rows, start.keys, strict=True):
-            self.rows.tokens[row] = start.prompt_ids[-1]
-            self.rows.positions[row] = len(start.prompt_ids) - 1
-            self.rows.counts[row] = 0
-            self.rows.keys[row] = key
-            self.rows.is_live[row] = True
+    def _start(self, starts: list[Start]) -> None:
+        """Let rows begin completions of prompts whose cache they have."""
+        columns = []
+        for start in starts:
+            last = len(start.prompt_ids) - 1
+            for row, key in zip(start.rows, start.keys, strict=True):
+                columns.append((row, start.prompt_ids[last], last, key))
+        if not columns:
+            return
+        together = torch.tensor(columns, dtype=torch.int64, device=self.rows.tokens.device)  # in one copy
+        rows, tokens, positions, keys = together.T
+        self.rows.tokens[rows] = tokens
+        self.rows.positions[rows] = positions
+        self.rows.keys[rows] = keys
+        self.rows.counts.index_fill_(0, rows, 0)
+        self.rows.is_live.index_fill_(0, rows, True)
 
     def _bucket_for(self, schedule: Schedule) -> int:
         """The number of rows to decode; with an empty queue, rows move down so that it is the smallest that serves."""
@@ -246,12 +253,12 @@ class CapturedBackend:
 
     def _collect(self, schedule: Schedule) -> list[tuple[int, Drawn]]:
         """Take what finished out of its rows, which are free then. This waits for the device."""
-        is_live = self.rows.is_live.tolist()
+        is_live, counts = torch.stack([self.rows.is_live, self.rows.counts]).tolist()
         finished = []
         for row in schedule.occupied():
             if is_live[row]:
                 continue
-            count = int(self.rows.counts[row])
+            count = counts[row]
             drawn = Drawn(self.rows.drawn[row, :count].tolist(), self.rows.logprobs[row, :count].tolist())
             finished.append((schedule.release(row), drawn))
         return finished

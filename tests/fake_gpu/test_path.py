@@ -1,0 +1,154 @@
+"""A whole GRPO step of gpt-oss-20b on a GPU that is not there: nothing fails, and memory and launches are as planned.
+
+`path.py` runs loader, adapter, engine and trainer on fake CUDA tensors at the true sizes, in a process of its own. Here
+with few layers; the table of all 24 in `results` must continue what these show.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from helpers.runtime import GIB, ROOT
+from tests.fake_gpu.test_step import needs_fake_gpu
+
+pytestmark = needs_fake_gpu
+
+TABLE = ROOT / "tests/fake_gpu/results/path-20b.json"
+LAYERS = (2, 4)
+ALL_LAYERS = 24
+PHASES = ["load", "LoRA", "prefill", "decode", "forward and backward", "AdamW", "checkpoint"]
+#: Kernels of an update of eight completions of 900 tokens, one a micro-batch, before the experts of a layer were sorted
+#: and left out of the recomputation (counted on 21 November 2026 by the same method).
+UPDATE_BEFORE = 8 * 126_400
+
+
+def run_path(*arguments: str) -> dict:
+    """The report of `path.py`."""
+    command = [sys.executable, "-m", "tests.fake_gpu.path", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def by_layers_and_phase(rows: Iterable[dict]) -> dict[tuple, dict]:
+    return {(row["layers"], row["phase"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    layers = map(str, LAYERS)
+    faults = ("item", "cpu-index", "dtype", "repeated-experts", "two-dtypes")
+    return run_path("--layers", *layers, "--batch", "8", "--routing", "uniform", "--fault", *faults)
+
+
+@pytest.fixture(scope="module")
+def table() -> list[dict]:
+    """The committed rows of all layers."""
+    return json.loads(TABLE.read_text())
+
+
+def test_every_phase_runs_without_a_fault_of_device_or_dtype(report):
+    """Each such fault ends somebody's first evening on a GPU, after the download."""
+    for layers in LAYERS:
+        rows = [row for row in report["rows"] if row["layers"] == layers]
+        assert [row["phase"] for row in rows] == PHASES
+        assert [row["problems"] for row in rows] == [{}] * len(rows)
+
+
+def test_an_update_looks_at_the_routing_once_a_layer(report):
+    """Each look lets the GPU run out of work. There were three a layer, in the forward pass and again for the backward
+    pass; and several a micro-batch."""
+    for layers in LAYERS:
+        row = by_layers_and_phase(report["rows"])[layers, "forward and backward"]
+        micro_batches = row["batch"] // row["micro_batch"]
+        waits = row["waits_at"]
+        (looks,) = [count for place, count in waits.items() if "read_sizes" in place]
+        assert looks == layers * micro_batches
+        others = sum(waits.values()) - looks
+        assert others <= 5 * micro_batches + 8, waits  # copies of a batch's ids, and the sums at the end
+
+
+def test_the_table_of_all_layers_continues_these(report, table):
+    """The table takes too long for every run. Its kernels, waits and bytes are those of these few layers, continued."""
+    few = by_layers_and_phase(report["rows"])
+    whole = {row["phase"]: row for row in table if (row["batch"], row["routing"]) == (8, "uniform")}
+    assert list(whole) == PHASES
+    for phase, row in whole.items():
+        assert row["layers"] == ALL_LAYERS and row["problems"] == {}
+        first, second = (few[layers, phase] for layers in LAYERS)
+        assert (row["micro_batch"], row["length"]) == (first["micro_batch"], first["length"])
+        for name, tolerance in (("kernels", 0), ("waits", 0), ("after_GiB", 1e-3), ("peak_GiB", 5e-3)):
+            growth = (second[name] - first[name]) / (LAYERS[1] - LAYERS[0])
+            continued = second[name] + (ALL_LAYERS - LAYERS[1]) * growth
+            assert row[name] == pytest.approx(continued, abs=tolerance), (phase, name)
+
+
+def test_peaks_are_within_the_plan_and_near_it(table):
+    """A plan that is too small ends in an OutOfMemoryError after an hour; one that is too large refuses what fits."""
+    cases = {(row["batch"], row["routing"]) for row in table}
+    assert cases == {(batch, routing) for batch in (8, 16, 32) for routing in ("uniform", "one-sided")}
+    for row in table:
+        case = [row[name] for name in ("batch", "routing", "phase", "peak_GiB", "planned_GiB")]
+        piece = 64 * 2**20 / GIB if row["phase"] == "load" else 0  # a tensor is converted in pieces
+        assert row["planned_GiB"] + piece >= row["peak_GiB"] - 1e-4, case
+        assert row["planned_GiB"] <= 1.03 * row["peak_GiB"], case
+
+
+def test_an_update_takes_a_third_of_the_launches(table):
+    """The host of a T4 needs some microseconds for each."""
+    for row in table:
+        if row["phase"] == "forward and backward":
+            a_completion = row["kernels"] / row["batch"]
+            assert a_completion <= UPDATE_BEFORE / 8 / 3, row["batch"]
+            a_micro_batch = a_completion * row["micro_batch"]
+            assert a_micro_batch <= UPDATE_BEFORE / 8 / 3, row["batch"]
+
+
+def test_a_decoding_step_takes_few_launches(table):
+    for row in table:
+        if row["phase"] == "decode":
+            assert row["kernels_a_step"] <= 40 * ALL_LAYERS + 60, row["batch"]
+
+
+class TestFaults:
+    """A harness that sees no fault calls every path sound."""
+
+    def row(self, report: dict, fault: str, phase: str) -> dict:
+        (row,) = [row for row in report["faults"][fault]["rows"] if row["phase"] == phase][-1:]
+        return row
+
+    def test_a_wait_for_every_expert(self, report):
+        waits = self.row(report, "item", "forward and backward")["waits_at"]
+        assert [count for place, count in waits.items() if "item at tests/fake_gpu/path.py" in place] == [2 * 32]
+
+    def test_a_routing_on_the_host(self, report):
+        """A GPU takes an index from the host, after a wait for each."""
+        waits = self.row(report, "cpu-index", "forward and backward")["waits_at"]
+        assert any(place.startswith("index from the CPU") for place in waits), waits
+
+    def test_a_kernel_with_another_dtype(self, report):
+        rows = report["faults"]["dtype"]["rows"]
+        problems = {problem for row in rows for problem in row["problems"]}
+        assert any("inner is torch.float16, compiled for *fp32" in problem for problem in problems), problems
+
+    def test_experts_that_are_computed_again(self, report):
+        """It shows as launches."""
+        usual = self.row(report, "two-dtypes", "forward and backward")["kernels"]
+        assert self.row(report, "repeated-experts", "forward and backward")["kernels"] > usual + 2 * 32 * 8
+
+    def test_a_tensor_in_two_dtypes_at_once(self, report):
+        row = self.row(report, "two-dtypes", "load")
+        assert row["peak_GiB"] > row["planned_GiB"] + 1
+
+
+@pytest.mark.slow
+def test_the_table_is_what_all_layers_show(table):
+    """The committed figures are those of the code as it is."""
+    report = run_path("--layers", str(ALL_LAYERS), "--batch", "8", "16", "32", "--routing", "uniform", "one-sided")
+    names = ("routing", "batch", "micro_batch", "phase", "kernels", "waits", "problems")
+    assert [[row[name] for name in names] for row in report["rows"]] == [[row[name] for name in names] for row in table]
+    for row, committed in zip(report["rows"], table):
+        assert row["peak_GiB"] == pytest.approx(committed["peak_GiB"], abs=1e-3)
