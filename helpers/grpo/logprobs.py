@@ -17,9 +17,9 @@ def policy_logprobs(
 
     model: a `GptOssForCausalLM`, adapted by PEFT or not.
 
-    Returns: `(logprobs, entropy, mask)`, fp32 [B, T] each, with T the longest completion; the mask is 1 where there is a
-    token. Rows are padded on the right, where causal attention keeps padding out of sight, so that every token stands at
-    the position it was sampled at.
+    Returns: `(logprobs, entropy, mask)`, fp32 [B, T] each, with T the longest completion; the mask is 1 where there is
+    a token. Rows are padded on the right, where causal attention keeps padding out of sight, so that every token stands
+    at the position it was sampled at.
     """
     causal_lm = model.get_base_model() if hasattr(model, "get_base_model") else model
     device = causal_lm.lm_head.weight.device

@@ -2,9 +2,9 @@
 
 Decoding is bound by the bytes read as long as few instructions are spent on each. Two forms of the products:
 
-- Multiply-adds, for one or two tokens of an expert, and for any number below compute capability 8.0, where Triton 3.4 to
-  3.9 compile `tl.dot` without tensor cores and with spills. Each thread keeps its own sums; threads exchange them once,
-  after the loop.
+- Multiply-adds, for one or two tokens of an expert, and for any number below compute capability 8.0, where Triton 3.4
+  to 3.9 compile `tl.dot` without tensor cores and with spills. Each thread keeps its own sums; threads exchange them
+  once, after the loop.
 - `tl.dot` from 8.0 on, for more tokens: an instruction of the tensor cores takes sixteen of them at once.
 
 To multiply many tokens an expert is unpacked and handed to cuBLAS. Every launch is described by `launches`, which the
@@ -25,7 +25,7 @@ from helpers.kernels.mxfp4 import GROUP
 
 @triton.jit
 def _low_fp4(byte):
-    """E2M1 codes in the low four bits -> fp32, times 2**-14: sign, exponent and mantissa moved to where fp16 has them."""
+    """E2M1 codes in the low four bits -> fp32, times 2**-14: sign, exponent and mantissa moved to an fp16's places."""
     wide = byte.to(tl.int32)
     bits = ((wide << 12) & 0x8000) | ((wide << 9) & 0x0E00)
     return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
@@ -120,7 +120,8 @@ def _low_rank(z, b, pairs, live, rows, R: tl.constexpr, RP: tl.constexpr):
 @triton.jit
 def _adapted_rows(
     x, words, scales, bias, z, b, rows, tokens, pairs, live,
-    IN: tl.constexpr, R: tl.constexpr, RP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
+    IN: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """fp32 [BM, BN]: x W + bias + z B for packed rows [BN] of an expert."""
     y = _row_products(x, words, scales, rows, live, tokens, IN, BM, BN, BW, DOT) + tl.load(bias + rows)[None, :]
@@ -142,7 +143,7 @@ def gate_up_kernel(
     IN: tl.constexpr, INNER: tl.constexpr, K: tl.constexpr, R: tl.constexpr, RP: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BW: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
-    """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 8, INNER/8], as `_row_products` has x."""
+    """h[pair] = swiglu(x[token] W + bias + z B) for columns of one slot; out [P, 8, INNER/8], like x."""
     expert = tl.load(slot_expert + tl.program_id(1))
     if expert < 0:
         return

@@ -1,4 +1,4 @@
-"""The Triton kernels of gpt-oss's activation, for training on a GPU. `helpers.kernels.swiglu` says what they compute."""
+"""Triton kernels of gpt-oss's activation, for training on a GPU. `helpers.kernels.swiglu` says what they compute."""
 
 import torch
 import triton

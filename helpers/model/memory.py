@@ -149,8 +149,9 @@ def memory_plan(
         max_completion_length: the most tokens of a completion; default: the profile's.
         max_prompt_length: the most tokens of a prompt.
 
-    Without a GPU the plan is held against what the profile is made for. Where the profile says
-    dense="auto", the plan chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an unknown profile or a batch or length below 1.
+    Without a GPU the plan is held against what the profile is made for. Where the profile says dense="auto", the plan
+    chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an unknown
+    profile or a batch or length below 1.
     """
     wanted = named_profile(profile)
     if config is None:
@@ -382,9 +383,10 @@ def _update(profile: Profile, config: "GptOssConfig", length: int) -> dict[str, 
 
     # one layer outside of its experts: norms, projections and attention, as they are kept for their gradients
     attention = rows * (8 * hidden * 4 + 4 * queries * item)
-    # the gradient of every pair of a token and an expert; and inside of the busiest expert, taken as half of the tokens:
-    # sums and operands of the first matrix, h and its gradient, the token's gradient and its operands
+    # the gradient of every pair of a token and an expert
     pairs = rows * config.num_experts_per_tok * hidden * 4
+    # inside the busiest expert, taken as half of the tokens: sums and operands of the first matrix, h and its gradient,
+    # the token's gradient and its operands
     inside = 2 * inner * (4 + item) + 2 * inner * 4 + hidden * (4 + item)
     one_layer = attention + pairs + rows // 2 * inside
     layers_at_once = 1 if profile.device == "cuda" else layers  # on a GPU the layers are checkpointed
