@@ -127,6 +127,7 @@ class GRPOTrainer:
             checkpoint_layers(model)
         self.state = TrainerState(max_steps=args.max_steps)
         self.generation = None  # where optimizer steps on it are still to come
+        self.halvings = 0  # of the micro-batches, for want of memory
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
         self.first_copies = []  # shares of copies in the run's first steps
@@ -271,10 +272,34 @@ class GRPOTrainer:
         return group_advantages(total, self.args.num_generations, self.args.scale_rewards)
 
     def backward(self, generation):
-        """The gradient of one optimizer step, from nothing; returns sums over its tokens."""
-        self.optimizer.zero_grad()  # an interrupted step may have left a part
+        """The gradient of one optimizer step, from nothing; returns sums over its tokens.
+
+        Where the GPU has no memory for a micro-batch, they are halved for the rest of the run, which changes no more
+        than rounding. Raises UserError if there is none for a single completion.
+        """
         self.model.train()
-        return self.accumulate_gradients(generation.completions, self.advantages(generation))
+        advantages = self.advantages(generation)
+        while True:
+            self.optimizer.zero_grad()  # an interrupted step may have left a part
+            try:
+                return self.accumulate_gradients(generation.completions, advantages)
+            except torch.OutOfMemoryError as error:
+                self._halve_micro_batches(error)
+            torch.cuda.empty_cache()  # not above, where the error still holds the micro-batch's tensors
+
+    def _halve_micro_batches(self, error: torch.OutOfMemoryError) -> None:
+        if self.micro_batch_size == 1:
+            raise UserError(
+                "The GPU has no memory left for the update of a single completion: restart the kernel, and lower "
+                "max_completion_length or max_prompt_length."
+            ) from error
+        self.halvings += 1
+        print(f"The GPU has no memory left for the update: {self.micro_batch_size} completions at a time from here on.")
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Completions of one forward and backward pass."""
+        return max(1, self.args.per_device_train_batch_size >> self.halvings)
 
     def step(self, sums):
         """Move the weights along the gradient that `backward` left; returns the step's metrics."""
@@ -317,8 +342,8 @@ class GRPOTrainer:
         names = ("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference")
         # on the device: reading a value would wait for the micro-batch
         sums = {name: torch.zeros((), dtype=torch.float64, device=self.weights[0].device) for name in names}
-        for start in range(0, len(order), args.per_device_train_batch_size):
-            chosen = order[start : start + args.per_device_train_batch_size]
+        for start in range(0, len(order), self.micro_batch_size):
+            chosen = order[start : start + self.micro_batch_size]
             batch = [completions[n] for n in chosen]
             logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, batch, args.temperature)
             old_BT = pad_sequence([torch.tensor(c.logprobs) for c in batch], batch_first=True).to(mask_BT.device)

@@ -150,8 +150,8 @@ def memory_plan(
         max_prompt_length: the most tokens of a prompt.
 
     Without a GPU the plan is held against what the profile is made for. Where the profile says dense="auto", the plan
-    chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an unknown
-    profile or a batch or length below 1.
+    chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an
+    unknown profile or a batch or length below 1.
     """
     wanted = named_profile(profile)
     if config is None:

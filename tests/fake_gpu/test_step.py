@@ -28,8 +28,8 @@ from tests.fake_gpu.operations import Recorder, describe, storage_of, tensors_in
 
 BATCHES = (1, 2, 4, 8, 32)
 RULES = ("greedy", "full", "trimmed")
-#: The tensors that the step makes out of nothing: what our own kernels write to. That launches nothing, and in a capture
-#: they come from the graph's pool like the output of any operation.
+#: The tensors that the step makes out of nothing: what our own kernels write to. That launches nothing, and in a
+#: capture they come from the graph's pool like the output of any operation.
 OUTPUTS = r"empty at helpers/kernels/\w+_triton\.py:\d+ (gather_rows|low_rank|rotate_and_cache)"
 #: Fault that is planted -> the part of the report that must name it, and how.
 FAULTS = {

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from helpers import GRPOConfig, MatmulTask, UserError, load_model, read_metrics, weights_digest
+from helpers.grpo import trainer as trainer_module
 from helpers.grpo.losses import policy_loss
 from tests.grpo.small import adapter, constant_reward, toy_reward, trainer_in, weighted_logprob
 
@@ -57,6 +58,40 @@ def test_gradient_does_not_depend_on_the_cut(tmp_path, prompts, loss_type):
         results.append(gradients(trainer, generation))
     for other in results[1:]:
         assert (other - results[0]).norm() < 1e-5 * results[0].norm()
+
+
+def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatch, capsys):
+    """The plan foresees a run's memory, not what else happens on the card: an update that fails after a rollout of
+    minutes is done again with less at a time, and no half of a gradient is left."""
+    trainer = trainer_in(tmp_path, prompts, max_completion_length=40)
+    generation = trainer.generate(0)
+    trainer.backward(generation)
+    wanted = torch.cat([weight.grad.flatten() for weight in trainer.weights])
+    real = trainer_module.policy_logprobs
+    sizes = []
+
+    def small_memory(model, completions, *others):
+        sizes.append(len(completions))
+        if len(completions) > 2 or len(sizes) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return real(model, completions, *others)
+
+    monkeypatch.setattr(trainer_module, "policy_logprobs", small_memory)
+    trainer.backward(generation)
+    gradient = torch.cat([weight.grad.flatten() for weight in trainer.weights])
+    assert (gradient - wanted).norm() < 1e-5 * wanted.norm()
+    assert sizes[0] > 2 and set(sizes[-4:]) <= {1, 2}
+    assert "completions at a time from here on" in capsys.readouterr().out
+    sizes.clear()
+    trainer.backward(generation)  # remembers
+    assert max(sizes) <= 2
+
+    def no_memory(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(trainer_module, "policy_logprobs", no_memory)
+    with pytest.raises(UserError, match="no memory left for the update of a single completion"):
+        trainer.backward(generation)
 
 
 def test_gradient_against_one_completion_at_a_time(tmp_path, prompts):
