@@ -204,7 +204,7 @@ TILES = {1: (8, 128), 2: (8, 128), 4: (16, 64), 8: (16, 32)}
 #: The largest number of tokens for which so many are multiplied together; above the last, 8.
 _FEW_TOKENS = {1: 2, 2: 8, 4: 16}
 #: With `tl.dot`: tokens multiplied together, and the tile.
-DOT_TOKENS, DOT_TILE = 16, (32, 32)
+DOT_TOKENS, DOT_TILE = 16, (64, 32)
 #: Loads that are on their way while a tile is multiplied, where the GPU copies asynchronously.
 _DOT_STAGES = 3
 #: The compute capability from which on `tl.dot` compiles to tensor cores.
