@@ -24,6 +24,7 @@ class Profile:
             (in eight bits on the device).
         save_steps: steps from one checkpoint of a run to the next. A run that is cut off repeats those since the last;
             on a T4 each checkpoint takes 0.55 GB, the adapter and the optimizer's two moments.
+        per_device_train_batch_size: the most completions in a micro-batch of an update; fewer where they do not fit.
         win_margin: share that the interval of a gain must exceed to be called a win. It is fixed here, before any run.
         sweep: the amount of an evaluation to run, "full" or "small".
         why: one sentence on the choice, where "auto" made it.
@@ -78,7 +79,7 @@ _L4 = replace(
 )  # fmt: skip
 _A100 = replace(
     _L4, name="a100", needs_gib=38, dense="bf16", lora_r=16, lora_alpha=32, num_generations=16,
-    generation_batch_size=32, max_completion_length=4096,
+    generation_batch_size=32, per_device_train_batch_size=8, max_completion_length=4096,
 )  # fmt: skip
 #: Smallest first: cards of 15 (T4), 22 to 24 (L4, RTX 3090 and 4090), 40 and 80 GB.
 PROFILES = {
@@ -86,7 +87,7 @@ PROFILES = {
     "t4": _T4,
     "l4": _L4,
     "a100": _A100,
-    "h100": replace(_A100, name="h100", needs_gib=78, generation_batch_size=64),
+    "h100": replace(_A100, name="h100", needs_gib=78, generation_batch_size=64, per_device_train_batch_size=16),
 }
 
 

@@ -121,17 +121,21 @@ class GRPOConfig:
 
     @classmethod
     def for_profile(cls, profile, output_dir, **settings):
-        """The profile's defaults; `settings` that are not None replace them."""
+        """The profile's defaults; `settings` that are not None replace them.
+
+        By default a micro-batch is as large as fits the memory, and as many make a step as give the profile's
+        generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
+        """
         given = {name: value for name, value in settings.items() if value is not None}
         lengths = {name: given[name] for name in ("max_completion_length", "max_prompt_length") if name in given}
-        micro = micro_batch_size(profile, **lengths)
+        micro = given.get("per_device_train_batch_size") or micro_batch_size(profile, **lengths)
         defaults = {
             "max_steps": profile.max_steps,
             "learning_rate": profile.learning_rate,
             "lr_scheduler_type": "constant",
             "num_generations": profile.num_generations,
             "per_device_train_batch_size": micro,
-            "gradient_accumulation_steps": profile.generation_batch_size // micro,
+            "gradient_accumulation_steps": max(1, profile.generation_batch_size // micro),
             "gradient_checkpointing": profile.device == "cuda",
             "max_completion_length": profile.max_completion_length,
             "save_steps": profile.save_steps,

@@ -5,6 +5,7 @@ reference model (beta = 0, as in DAPO and TRL's default). Old log-probabilities 
 sampler's own, so the ratio corrects for what was really sampled.
 """
 
+import gc
 import hashlib
 import json
 import math
@@ -162,7 +163,8 @@ class GRPOTrainer:
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
-        the uninterrupted one would have; what the rewards said of the step it broke off in stands.
+        the uninterrupted one would have, from its last checkpoint. Where that is of the step before
+        the one it broke off in, what the rewards said of that step stands.
         """
         with one_run_in(self.args.output_dir):
             self.generation = self._resume(resume_from_checkpoint)
@@ -285,7 +287,9 @@ class GRPOTrainer:
                 return self.accumulate_gradients(generation.completions, advantages)
             except torch.OutOfMemoryError as error:
                 self._halve_micro_batches(error)
-            torch.cuda.empty_cache()  # not above, where the error still holds the micro-batch's tensors
+            # not above, where the error still holds the micro-batch's tensors
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def _halve_micro_batches(self, error: torch.OutOfMemoryError) -> None:
         if self.micro_batch_size == 1:
@@ -378,8 +382,11 @@ class GRPOTrainer:
         """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
         free |= {"gradient_checkpointing", "max_prompt_length"}  # they change memory, not a bit of the gradient
+        # how the completions of a step are cut into micro-batches follows the memory, and changes no more than rounding
+        free |= {"per_device_train_batch_size", "gradient_accumulation_steps"}
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
+        settings["generation_batch_size"] = self.args.generation_batch_size
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
         if self.task is not None:

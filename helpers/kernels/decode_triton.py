@@ -17,22 +17,22 @@ _PAIRS_AT_ONCE = 32
 _RANKS, _COLUMNS = 4, 512
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs"])
 def slots_kernel(
-    indices, slot_expert, slot_pairs,
-    P: tl.constexpr, PP: tl.constexpr, CHUNK: tl.constexpr, E: tl.constexpr, EP: tl.constexpr, BM: tl.constexpr,
+    indices, slot_expert, slot_pairs, pairs,
+    PP: tl.constexpr, CHUNK: tl.constexpr, E: tl.constexpr, EP: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """One slot: its expert, and which of the expert's pairs it holds, in their order. Grid: slots.
 
-    indices: int64 [P], the expert of each pair. An expert with n pairs has ceil(n / BM) slots in a row. -1 stands for
-    an empty slot or place.
+    indices: int64 [pairs], the expert of each pair; PP: their number, padded. An expert with n pairs has ceil(n / BM)
+    slots in a row. -1 stands for an empty slot or place.
     """
     slot = tl.program_id(0)
     expert = tl.arange(0, EP)
     sizes = tl.zeros([EP], tl.int32)
     for start in range(0, PP, CHUNK):
         some = start + tl.arange(0, CHUNK)
-        expert_of_some = tl.load(indices + some, mask=some < P, other=EP).to(tl.int32)
+        expert_of_some = tl.load(indices + some, mask=some < pairs, other=EP).to(tl.int32)
         sizes += tl.sum((expert_of_some[:, None] == expert[None, :]).to(tl.int32), 0)
     slot_counts = (sizes + BM - 1) // BM
     slot_ends = tl.cumsum(slot_counts, 0)
@@ -44,7 +44,7 @@ def slots_kernel(
     skipped = (slot - first_slot) * BM  # pairs of this expert in the slots before
 
     pair = tl.arange(0, PP)
-    expert_of_pair = tl.load(indices + pair, mask=pair < P, other=EP + 1).to(tl.int32)
+    expert_of_pair = tl.load(indices + pair, mask=pair < pairs, other=EP + 1).to(tl.int32)
     is_chosen = expert_of_pair == own
     place = tl.cumsum(is_chosen.to(tl.int32), 0) - 1 - skipped
     tl.store(slot_pairs + slot * BM + place, pair, mask=is_chosen & (place >= 0) & (place < BM))
@@ -55,11 +55,11 @@ def slots_kernel(
 
 
 def slots_launch(pairs: int, experts: int, bm: int) -> Launch:
-    """`slots_kernel` for so many pairs, experts, and places in a slot."""
-    types = {"indices": "*i64", "slot_expert": "*i32", "slot_pairs": "*i32"}
+    """`slots_kernel` for so many pairs, experts, and places in a slot; the same for numbers of pairs that are alike."""
+    types = {"indices": "*i64", "slot_expert": "*i32", "slot_pairs": "*i32", "pairs": "i32"}
     padded = max(power_of_two(pairs), _PAIRS_AT_ONCE)
     constants = {
-        "P": pairs, "PP": padded, "CHUNK": _PAIRS_AT_ONCE, "E": experts, "EP": power_of_two(experts), "BM": bm,
+        "PP": padded, "CHUNK": _PAIRS_AT_ONCE, "E": experts, "EP": power_of_two(experts), "BM": bm,
     }  # fmt: skip
     return Launch(slots_kernel, types, constants)
 

@@ -8,7 +8,6 @@ and each of the two products is x W + bias + scaling * B A x with an adapter, x 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -142,9 +141,9 @@ def routed_forward(
 ) -> Tensor:
     """`expert_forward` without gradients, for a rollout: the same arguments and result.
 
-    workspace: for packed experts on a GPU, the buffers of `workspace_for`. With it nothing is allocated and the host
-    never waits for the GPU, so the call can be captured in a CUDA graph. Dense fp32 experts are multiplied in one
-    grouped product a matrix; other experts as `expert_forward` does it.
+    workspace: for packed experts on a GPU, the buffers of `workspace_for`. With it the host never waits for the GPU and
+    every size depends on the shapes alone, so the call can be captured in a CUDA graph. Dense fp32 experts are
+    multiplied in one grouped product a matrix; other experts as `expert_forward` does it.
     """
     if workspace is not None:
         from helpers.kernels import mxfp4_triton
@@ -251,18 +250,19 @@ def _expected_shapes(experts: ExpertWeights, lora: ExpertLora | None) -> Iterato
 _is_recomputing = ContextVar("_is_recomputing", default=False)
 
 
-@contextmanager
-def recomputing() -> Iterator[None]:
-    """Tell `expert_forward` that a checkpointed layer runs again, only to have its saved tensors for a backward pass.
+class Recomputing:
+    """Context: tells `expert_forward` that a checkpointed layer runs again, only for its saved tensors.
 
     The experts add their output to the residual stream at the end of the layer, and no gradient needs that sum. So they
-    are not computed again: their output is NaN here, which a gradient that did need it would show.
+    are not computed again: their output is NaN here, which a gradient that did need it would show. A second backward
+    pass through the same graph enters the same context again.
     """
-    token = _is_recomputing.set(True)
-    try:
-        yield
-    finally:
-        _is_recomputing.reset(token)
+
+    def __enter__(self) -> None:
+        self._token = _is_recomputing.set(True)
+
+    def __exit__(self, *_: object) -> None:
+        _is_recomputing.reset(self._token)
 
 
 class _Pairs(NamedTuple):
@@ -328,13 +328,16 @@ class _Experts(torch.autograd.Function):
         if _is_recomputing.get():
             return torch.full_like(hidden, torch.nan, dtype=wide)
         ctx.pairs = sort_pairs(indices, len(experts.down_bias))
-        return _forward(hidden, weights, indices, ctx.pairs, experts, _lora(adapters, scaling))
+        with torch.autocast(hidden.device.type, enabled=False):  # it would round what is fp32 here
+            return _forward(hidden, weights, indices, ctx.pairs, experts, _lora(adapters, scaling))
 
     @staticmethod
     def backward(ctx, grad):
         hidden, weights, indices, *adapters = ctx.saved_tensors
         lora = _lora(adapters, ctx.scaling)
-        to_hidden, to_weights, *to_adapters = _backward(grad, hidden, weights, indices, ctx.pairs, ctx.experts, lora)
+        with torch.autocast(hidden.device.type, enabled=False):
+            gradients = _backward(grad, hidden, weights, indices, ctx.pairs, ctx.experts, lora)
+        to_hidden, to_weights, *to_adapters = gradients
         to_adapters = [gradient.to(adapter.dtype) for gradient, adapter in zip(to_adapters, adapters)]
         return to_hidden.to(hidden.dtype), to_weights.to(weights.dtype), None, None, None, *to_adapters
 
@@ -386,17 +389,22 @@ def _backward(
     the range of fp16; what is computed from a token's scaled gradient is marked "scaled".
     """
     wide = grad.dtype
-    scales = _scales(grad, experts.dtype)  # [T, 1]
-    scaled_grad = grad / scales
-    scale_of_pair = scales[pairs.tokens, 0]  # [P]
-    factors = weights.to(wide).flatten()[pairs.order] * scale_of_pair  # [P]
+    factors = weights.to(wide).flatten()[pairs.order]  # [P]
+    scaled_grad = grad
+    scale_of_pair = 1.0
+    if experts.dtype == torch.float16:
+        scales = row_scale(grad)  # [T, 1]
+        scaled_grad = grad / scales
+        scale_of_pair = scales[pairs.tokens, 0]  # [P]
+        factors = factors * scale_of_pair
 
     operands = hidden.to(experts.dtype)
     z = _low_rank_of_tokens(hidden, pairs, lora)
     to_x = torch.empty(len(pairs.tokens), hidden.shape[1], dtype=wide, device=hidden.device)
     to_x_scales = torch.empty_like(factors)
     scaled_products = torch.empty_like(factors)  # <h, down' g>
-    to_lora = ExpertLora(*(torch.zeros_like(matrix) for matrix in lora.matrices), 0.0) if lora else None
+    # of the three matrices whose gradients come expert by expert
+    to_lora = ExpertLora(None, *(torch.zeros_like(matrix) for matrix in lora.matrices[1:]), 0.0) if lora else None
     to_z = torch.empty_like(z) if lora else None
     for expert, rows in pairs.segments():
         gate_up, down = experts.matrices(expert)
@@ -457,10 +465,3 @@ def _over_experts(weights: Tensor, indices: Tensor, count: int) -> Tensor:
     """The weights [T, K] of each token's experts in their columns of [T, E]."""
     over_experts = torch.zeros(len(weights), count, dtype=weights.dtype, device=weights.device)
     return over_experts.scatter_(1, indices, weights)
-
-
-def _scales(grad: Tensor, dtype: torch.dtype) -> Tensor:
-    """What each row of a gradient is divided by before it is rounded to `dtype`, [T, 1]."""
-    if dtype == torch.float16:
-        return row_scale(grad)
-    return torch.ones(len(grad), 1, dtype=grad.dtype, device=grad.device)

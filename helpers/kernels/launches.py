@@ -20,7 +20,7 @@ def launches(
 ) -> Iterator[Launch]:
     """Yield every `Launch` of a model of these sizes, adapted with this rank or not, on a GPU of this capability.
 
-    lengths: the longest rollouts, in tokens. Of the kernels that are compiled for each number of tokens, powers of two.
+    lengths: the longest rollouts, in tokens.
     """
     hidden = config.hidden_size
     inner = config.intermediate_size

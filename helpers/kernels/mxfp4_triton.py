@@ -332,7 +332,7 @@ def fill_slots(indices: Tensor, workspace: Workspace, experts: int) -> None:
     """
     slots, together = workspace.slot_pairs.shape
     launch = slots_launch(indices.numel(), experts, together)
-    launch((slots,), indices, workspace.slot_expert, workspace.slot_pairs)
+    launch((slots,), indices, workspace.slot_expert, workspace.slot_pairs, indices.numel())
 
 
 def decode(
@@ -342,6 +342,8 @@ def decode(
 
     Arguments and result as there; experts: `ExpertWeights`, lora: `ExpertLora` or None. workspace: for as many tokens.
     """
+    hidden = hidden.contiguous()
+    indices = indices.contiguous()
     width = hidden.shape[1]
     top_k = indices.shape[1]
     count, gate_up_width = experts.gate_up_bias.shape

@@ -18,7 +18,7 @@ def swiglu(gate_up: Tensor, alpha: float, limit: float) -> Tensor:
 
 def activate(inner: Tensor, bias: Tensor, dtype: torch.dtype, alpha: float, limit: float) -> Tensor:
     """swiglu(inner + bias), rounded to `dtype` [n, I]. inner: fp32 or fp64 [n, 2I]. bias: [2I]."""
-    if inner.is_cuda:
+    if inner.is_cuda and inner.dtype == torch.float32:
         from helpers.kernels import swiglu_triton
 
         return swiglu_triton.activate(inner, bias, dtype, alpha, limit)
@@ -50,7 +50,7 @@ def activate_backward(
 
     Returns: `(h * factors [n, I], gradient of inner [n, 2I], the same gradient / scales in `dtype` [n, 2I])`.
     """
-    if inner.is_cuda:
+    if inner.is_cuda and inner.dtype == torch.float32:
         from helpers.kernels import swiglu_triton
 
         return swiglu_triton.activate_backward(inner, bias, to_inside, factors, dtype, alpha, limit, products, scales)

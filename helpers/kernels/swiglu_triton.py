@@ -12,18 +12,25 @@ _COLUMNS = 1024
 
 
 @triton.jit
+def _gate_and_up(inner, bias, row, column, good, INNER: tl.constexpr):
+    """Gate and up of some columns of a row, with the bias; they lie next to each other."""
+    of_column = 2 * column[:, None] + tl.arange(0, 2)[None, :]
+    sums = tl.load(inner + row * (2 * INNER) + of_column, mask=good[:, None], other=0.0)
+    sums += tl.load(bias + of_column, mask=good[:, None], other=0.0)
+    return tl.split(sums)
+
+
+@triton.jit
 def activate_kernel(inner, bias, inside, alpha, limit, INNER: tl.constexpr, BLOCK: tl.constexpr):
     """h of one row and some columns. Grid: rows, blocks of columns."""
-    row = tl.program_id(0)
+    row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     good = column < INNER
-    source = inner + row.to(tl.int64) * (2 * INNER) + 2 * column
-    gate = tl.load(source, mask=good, other=0.0) + tl.load(bias + 2 * column, mask=good, other=0.0)
-    up = tl.load(source + 1, mask=good, other=0.0) + tl.load(bias + 2 * column + 1, mask=good, other=0.0)
+    gate, up = _gate_and_up(inner, bias, row, column, good, INNER)
     gate = tl.minimum(gate, limit)
     up = tl.minimum(tl.maximum(up, -limit), limit)
     h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
-    tl.store(inside + row.to(tl.int64) * INNER + column, h.to(inside.dtype.element_ty), mask=good)
+    tl.store(inside + row * INNER + column, h.to(inside.dtype.element_ty), mask=good)
 
 
 @triton.jit
@@ -39,9 +46,7 @@ def activate_backward_kernel(
     for start in range(0, INNER, BLOCK):
         column = start + tl.arange(0, BLOCK)
         good = column < INNER
-        source = inner + row * (2 * INNER) + 2 * column
-        raw_gate = tl.load(source, mask=good, other=0.0) + tl.load(bias + 2 * column, mask=good, other=0.0)
-        raw_up = tl.load(source + 1, mask=good, other=0.0) + tl.load(bias + 2 * column + 1, mask=good, other=0.0)
+        raw_gate, raw_up = _gate_and_up(inner, bias, row, column, good, INNER)
         gate = tl.minimum(raw_gate, limit)
         up = tl.minimum(tl.maximum(raw_up, -limit), limit)
         share = 1 / (1 + tl.exp(-alpha * gate))
@@ -55,8 +60,8 @@ def activate_backward_kernel(
         to_up = to_h * gate * share
         to_gate = tl.where(raw_gate > limit, 0.0, to_gate)
         to_up = tl.where(tl.abs(raw_up) > limit, 0.0, to_up)
-        tl.store(source, to_gate, mask=good)
-        tl.store(source + 1, to_up, mask=good)
+        of_column = 2 * column[:, None] + tl.arange(0, 2)[None, :]
+        tl.store(inner + row * (2 * INNER) + of_column, tl.join(to_gate, to_up), mask=good[:, None])
         largest = tl.maximum(largest, tl.maximum(tl.abs(to_gate), tl.abs(to_up)))
     tl.store(products + row, tl.sum(product, 0))
 
@@ -66,14 +71,12 @@ def activate_backward_kernel(
         power = (tl.max(largest, 0).to(tl.int32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
         scale = tl.where(power > 0, power, 1.0)
     tl.store(scales + row, scale)
-    for start in range(0, INNER, BLOCK):  # each thread reads what it has written
+    tl.debug_barrier()  # the threads read what others have written
+    for start in range(0, 2 * INNER, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        good = column < INNER
-        at = row * (2 * INNER) + 2 * column
-        to_gate = tl.load(inner + at, mask=good, other=0.0) / scale
-        to_up = tl.load(inner + at + 1, mask=good, other=0.0) / scale
-        tl.store(operands + at, to_gate.to(operands.dtype.element_ty), mask=good)
-        tl.store(operands + at + 1, to_up.to(operands.dtype.element_ty), mask=good)
+        good = column < 2 * INNER
+        gradient = tl.load(inner + row * (2 * INNER) + column, mask=good, other=0.0) / scale
+        tl.store(operands + row * (2 * INNER) + column, gradient.to(operands.dtype.element_ty), mask=good)
 
 
 def activate_launch(dtype: torch.dtype, inner: int) -> Launch:

@@ -11,7 +11,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from helpers.kernels.experts import recomputing
+from helpers.kernels.experts import Recomputing
 from helpers.model.attention import check_attention
 from helpers.model.experts import register_experts
 from helpers.model.pieces import PIECE_BYTES
@@ -107,7 +107,11 @@ def _quiet():
 
 def checkpoint_layers(model: nn.Module) -> None:
     """Keep only each layer's input for the backward pass of `model` in training mode."""
-    arguments = {"use_reentrant": False, "context_fn": lambda: (nullcontext(), recomputing())}
+    arguments = {
+        "use_reentrant": False,
+        "preserve_rng_state": False,  # nothing in a layer is random
+        "context_fn": lambda: (nullcontext(), Recomputing()),
+    }
     if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.2x's name for it
         model.activation_checkpointing_enable(arguments)
     else:

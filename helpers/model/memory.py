@@ -170,7 +170,7 @@ def micro_batch_size(
 ) -> int:
     """Completions in a micro-batch of an update: the profile's, or as many as fit the memory that it is made for.
 
-    The memory that is free at the moment plays no part, so that a run that is resumed makes the same micro-batches.
+    The memory that is free at the moment plays no part: the trainer is made when the model fills the GPU.
     """
     if profile.device == "cpu":
         return profile.per_device_train_batch_size
@@ -181,29 +181,21 @@ def micro_batch_size(
 
 
 def _choose(profile: Profile, config: "GptOssConfig", batch: int, length: int, available: float | None) -> MemoryPlan:
-    """The first plan that fits: dense layers whole before NF4, if the profile leaves that open, and as many completions
-    in a micro-batch as fit what the profile is made for. The last one if none fits."""
+    """Return the first plan that fits, or the smallest if none does.
+
+    Dense layers are tried whole before NF4, if the profile leaves that open. Within each, as many completions in a
+    micro-batch as the profile has are tried first, and then fewer.
+    """
     forms = [profile.dense] if profile.dense != "auto" else [WHOLE[profile.dtype], "nf4"]
-    for dense in forms:
-        chosen = replace(profile, dense=dense)
-        rows = _rows_of_an_update(chosen, config, batch, length)
-        plan = _plan(replace(chosen, per_device_train_batch_size=rows), config, batch, length, available)
-        if plan.fits:
-            break
-    return plan
-
-
-def _rows_of_an_update(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> int:
-    """The most completions in a micro-batch, up to the profile's, that fit what the profile is made for; at least 1."""
     most = profile.per_device_train_batch_size
-    if profile.device == "cpu":
-        return most
-    made_for = profile.needs_gib * GIB
-    for rows in range(most, 1, -1):
-        changed = replace(profile, per_device_train_batch_size=rows)
-        if batch % rows == 0 and _plan(changed, config, batch, length, made_for).fits:
-            return rows
-    return 1
+    rows = [most] if profile.device == "cpu" else [count for count in range(most, 0, -1) if batch % count == 0]
+    for dense in forms:
+        for count in rows:
+            chosen = replace(profile, dense=dense, per_device_train_batch_size=count)
+            plan = _plan(chosen, config, batch, length, available)
+            if plan.fits:
+                return plan
+    return plan
 
 
 def _length_that_runs(profile: Profile, max_completion_length: int | None, max_prompt_length: int) -> int:

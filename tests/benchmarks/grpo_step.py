@@ -121,7 +121,9 @@ def counted_peaks() -> dict[str, float]:
     """Map phases to the peak bytes that were counted on a GPU that is not there; empty where none are committed."""
     if not COUNTED.exists():
         return {}
-    return {row["phase"]: row["peak_GiB"] * GIB for row in json.loads(COUNTED.read_text())}
+    rows = json.loads(COUNTED.read_text())
+    usual = [row for row in rows if (row["batch"], row["routing"]) == (8, "uniform")]
+    return {row["phase"]: row["peak_GiB"] * GIB for row in usual}
 
 
 def prompt_of(tokens: int, length_of: Callable[[str], int]) -> str:

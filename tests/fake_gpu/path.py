@@ -28,7 +28,6 @@ import torch
 from torch import nn
 
 from helpers import GRPOConfig, GRPOTrainer, add_lora, load_model, memory_plan
-from helpers.grpo.batch import Generation
 from helpers.kernels import experts as experts_module
 from helpers.model import load, lora
 from helpers.model.files import Entry, read_tokenizer
@@ -43,6 +42,8 @@ from helpers.runtime import GIB, ROOT, write_whole
 PROMPT, COMPLETION = 512, 768
 #: Tokens that are really drawn: the last of a completion, which look at the longest cache.
 LAST_STEPS = 8
+#: Micro-batches of an update: the others of a step are like the second, which finds the gradients of the first.
+MICRO_BATCHES = 2
 BATCHES = (8, 16, 32)
 ROUTINGS = {"uniform": uniform, "one-sided": one_sided}
 
@@ -98,11 +99,10 @@ def no_reward(completions: list, **_) -> list[float]:
     return [0.0] * len(completions)
 
 
-def longest_completions(count: int, prompt: int, tokens: int) -> Generation:
+def longest_completions(count: int, prompt: int, tokens: int) -> list[Completion]:
     """Completions of one prompt, all as long as they may be."""
     completion = Completion([5] * prompt, [5] * tokens, [0.0] * tokens, "", "", "stop")
-    rewards = torch.zeros(count, 1, dtype=torch.float64)
-    return Generation(["Use zip."], [completion] * count, rewards, {})
+    return [completion] * count
 
 
 class Run:
@@ -173,7 +173,7 @@ class Run:
         return self.rows
 
     def step(self, trainer: GRPOTrainer) -> None:
-        """A rollout of one token, one that ends at the longest, and the update."""
+        """A rollout of one token, one that ends at the longest, and an update with two micro-batches."""
         backend = trainer.engine.backend
         stop_ids = [200002]
         backend.sync()
@@ -185,9 +185,12 @@ class Run:
             requests = [Request(almost_done, number) for number in range(self.batch)]
             list(backend.generate(requests, SamplingParams(max_new_tokens=LAST_STEPS), stop_ids))
         self.rows[-1]["kernels_a_step"] = len(self.gpu.graphs[-1])
-        generation = longest_completions(self.batch, self.prompt, self.completion)
+        completions = longest_completions(MICRO_BATCHES * trainer.micro_batch_size, self.prompt, self.completion)
         with self.phase("forward and backward"):
-            sums = trainer.backward(generation)
+            trainer.optimizer.zero_grad()
+            trainer.model.train()
+            sums = trainer.accumulate_gradients(completions, torch.zeros(len(completions)))
+        self.rows[-1]["completions"] = len(completions)
         with self.phase("AdamW"):
             trainer.step(sums)
         with self.phase("checkpoint"):
@@ -244,7 +247,7 @@ FAULTS = {
     "item": (experts_module, "read_sizes", waits_for_every_expert),
     "cpu-index": (experts_module, "sort_pairs", routes_on_the_host),
     "dtype": (experts_module, "activate", activates_in_16_bits),
-    "repeated-experts": (lora, "recomputing", repeats_the_experts),
+    "repeated-experts": (lora, "Recomputing", repeats_the_experts),
     "two-dtypes": (load, "copy_to", copies_whole),
 }
 

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 
 from helpers.display import text_table
+from helpers.kernels.mxfp4_triton import Tiling
 from helpers.model.memory import MXFP4_BYTES, parameter_counts, released_config
 from helpers.runtime import ROOT
 from tests.kernels.test_aot import MOST_INSTRUCTIONS
@@ -22,6 +23,8 @@ PROMPT, COMPLETION = 150, 768
 MIDDLE = PROMPT + COMPLETION // 2
 #: Seconds of a step for rewards, records and the share of a checkpoint.
 BESIDE = 5.0
+#: Instructions a byte where tensor cores multiply, as compiled for sm_90.
+TENSOR_CORE_INSTRUCTIONS = 20
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Card:
     """What is assumed of a GPU.
 
     Attributes:
+        capability: compute capability.
         bandwidth: bytes a second that a long kernel reads.
         instructions: thread instructions a second.
         products: of 16-bit matrices, FLOP a second that cuBLAS reaches on a few hundred rows.
@@ -36,6 +40,7 @@ class Card:
         launch: seconds that the host takes for a kernel outside of a graph.
     """
 
+    capability: tuple[int, int]
     bandwidth: float
     instructions: float
     products: float
@@ -45,21 +50,15 @@ class Card:
 
 CARDS = {
     # 40 multiprocessors at 1.3 GHz; 80 % of 320 GB/s; what was measured of its 65 TFLOP/s is 20 to 43
-    "T4": Card(bandwidth=250e9, instructions=40 * 128 * 1.3e9, products=16e12, gap=1.5e-6, launch=8e-6),
+    "T4": Card((7, 5), bandwidth=250e9, instructions=40 * 128 * 1.3e9, products=16e12, gap=1.5e-6, launch=8e-6),
     # 132 multiprocessors at 1.7 GHz; 80 % of 3,350 GB/s
-    "H100": Card(bandwidth=2680e9, instructions=132 * 128 * 1.7e9, products=300e12, gap=1e-6, launch=5e-6),
+    "H100": Card((9, 0), bandwidth=2680e9, instructions=132 * 128 * 1.7e9, products=300e12, gap=1e-6, launch=5e-6),
 }
 
 
 def experts_hit(tokens: int, experts: int, top_k: int) -> float:
     """Experts that at least one of so many tokens chooses, if each chooses at random."""
     return experts * (1 - (1 - top_k / experts) ** tokens)
-
-
-def tokens_together(card: str, batch: int) -> int:
-    """The size of a slot, as `helpers.kernels.mxfp4_triton.Tiling.choose` has it; 0 with tensor cores."""
-    together = next((few for few, most in {1: 2, 2: 8, 4: 16}.items() if batch <= most), 8)
-    return 0 if card != "T4" and together > 2 else together
 
 
 def decoding_step(name: str, batch: int, kernels: int) -> float:
@@ -70,14 +69,16 @@ def decoding_step(name: str, batch: int, kernels: int) -> float:
     hit = experts_hit(batch, config.num_local_experts, config.num_experts_per_tok) / config.num_local_experts
     packed = counts["experts"] * MXFP4_BYTES * hit
     reading = packed / card.bandwidth
-    computing = packed * MOST_INSTRUCTIONS.get(tokens_together(name, batch), 0) / card.instructions
+    tiling = Tiling.choose(batch, card.capability)
+    of_a_byte = TENSOR_CORE_INSTRUCTIONS if tiling.dot else MOST_INSTRUCTIONS[tiling.tokens]
+    computing = packed * of_a_byte / card.instructions
     keys = 2 * config.num_key_value_heads * config.head_dim * 2  # bytes of a token in a layer
     cache = batch * 12 * keys * (MIDDLE + min(MIDDLE, config.sliding_window))
     dense = 2 * (counts["attention"] + counts["head"]) + 4 * counts["small"]
     return max(reading, computing) + (dense + cache) / card.bandwidth + kernels * card.gap
 
 
-def update(name: str, completions: int, rows: int, launches: int) -> float:
+def update(name: str, completions: int, rows: int, launches: float) -> float:
     """Seconds of forward and backward passes over so many completions, `rows` a micro-batch."""
     card = CARDS[name]
     config = released_config("20b")
@@ -103,7 +104,8 @@ def main() -> None:
             step = decoding_step(name, batch, counted["decode"]["kernels_a_step"])
             rollout = step * COMPLETION
             passes = counted["forward and backward"]
-            updating = update(name, batch, passes["micro_batch"], passes["kernels"])
+            launches = passes["kernels"] / passes["completions"] * batch
+            updating = update(name, batch, passes["micro_batch"], launches)
             whole = rollout + updating + BESIDE
             figures = [1e3 * step, batch / step, rollout, updating, whole, batch * COMPLETION / whole]
             rows.append((name, batch, *(f"{figure:,.0f}" for figure in figures)))

@@ -8,9 +8,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
+from helpers import memory_plan
+from helpers.model.memory import released_config
+from helpers.profiles import PROFILES
 from helpers.runtime import GIB, ROOT
 from tests.fake_gpu.test_step import needs_fake_gpu
 
@@ -20,9 +24,9 @@ TABLE = ROOT / "tests/fake_gpu/results/path-20b.json"
 LAYERS = (2, 4)
 ALL_LAYERS = 24
 PHASES = ["load", "LoRA", "prefill", "decode", "forward and backward", "AdamW", "checkpoint"]
-#: Kernels of an update of eight completions of 900 tokens, one a micro-batch, before the experts of a layer were sorted
-#: and left out of the recomputation (counted on 21 November 2026 by the same method).
-UPDATE_BEFORE = 8 * 126_400
+#: Kernels of a micro-batch of one completion of 900 tokens before the pairs were sorted by expert and the experts left
+#: out of the recomputation (counted on 21 November 2026 by a prototype of this harness).
+MICRO_BATCH_BEFORE = 126_400
 
 
 def run_path(*arguments: str) -> dict:
@@ -58,16 +62,16 @@ def test_every_phase_runs_without_a_fault_of_device_or_dtype(report):
         assert [row["problems"] for row in rows] == [{}] * len(rows)
 
 
-def test_an_update_looks_at_the_routing_once_a_layer(report):
-    """Each look lets the GPU run out of work. There were three a layer, in the forward pass and again for the backward
-    pass; and several a micro-batch."""
+def test_an_update_waits_once_a_layer(report):
+    """While the host waits for the sizes of the experts' shares, the GPU runs out of work. There were three such waits
+    a layer in the forward pass, three in the recomputation and three in the backward pass."""
     for layers in LAYERS:
         row = by_layers_and_phase(report["rows"])[layers, "forward and backward"]
-        micro_batches = row["batch"] // row["micro_batch"]
+        micro_batches = row["completions"] // row["micro_batch"]
         waits = row["waits_at"]
-        (looks,) = [count for place, count in waits.items() if "read_sizes" in place]
-        assert looks == layers * micro_batches
-        others = sum(waits.values()) - looks
+        (of_routing,) = [count for place, count in waits.items() if "read_sizes" in place]
+        assert of_routing == layers * micro_batches
+        others = sum(waits.values()) - of_routing
         assert others <= 5 * micro_batches + 8, waits  # copies of a batch's ids, and the sums at the end
 
 
@@ -86,31 +90,47 @@ def test_the_table_of_all_layers_continues_these(report, table):
             assert row[name] == pytest.approx(continued, abs=tolerance), (phase, name)
 
 
-def test_peaks_are_within_the_plan_and_near_it(table):
+def planned(row: dict) -> float:
+    """GiB of a row's phase, by the plan as it is now."""
+    profile = replace(
+        PROFILES["t4"],
+        dense="fp16",
+        needs_gib=80,
+        generation_batch_size=row["batch"],
+        per_device_train_batch_size=row["micro_batch"],
+    )
+    config = released_config("20b")
+    config.num_hidden_layers = row["layers"]
+    config.layer_types = config.layer_types[: row["layers"]]
+    return memory_plan(profile, row["batch"], row["length"], config).phases[row["phase"]] / GIB
+
+
+def test_peaks_are_within_the_plan_and_near_it(report, table):
     """A plan that is too small ends in an OutOfMemoryError after an hour; one that is too large refuses what fits."""
     cases = {(row["batch"], row["routing"]) for row in table}
     assert cases == {(batch, routing) for batch in (8, 16, 32) for routing in ("uniform", "one-sided")}
-    for row in table:
-        case = [row[name] for name in ("batch", "routing", "phase", "peak_GiB", "planned_GiB")]
+    for row in [*table, *report["rows"]]:
+        case = [row[name] for name in ("layers", "batch", "routing", "phase", "peak_GiB", "planned_GiB")]
+        plan = planned(row)
+        assert plan == pytest.approx(row["planned_GiB"], abs=1e-6), case
         piece = 64 * 2**20 / GIB if row["phase"] == "load" else 0  # a tensor is converted in pieces
-        assert row["planned_GiB"] + piece >= row["peak_GiB"] - 1e-4, case
-        assert row["planned_GiB"] <= 1.03 * row["peak_GiB"], case
+        assert plan + piece >= row["peak_GiB"] - 1e-4, case
+        if row["layers"] == ALL_LAYERS:
+            assert plan <= 1.03 * row["peak_GiB"], case
 
 
-def test_an_update_takes_a_third_of_the_launches(table):
+def test_an_update_takes_a_third_of_the_launches(report, table):
     """The host of a T4 needs some microseconds for each."""
-    for row in table:
+    for row in [*table, *report["rows"]]:
         if row["phase"] == "forward and backward":
-            a_completion = row["kernels"] / row["batch"]
-            assert a_completion <= UPDATE_BEFORE / 8 / 3, row["batch"]
-            a_micro_batch = a_completion * row["micro_batch"]
-            assert a_micro_batch <= UPDATE_BEFORE / 8 / 3, row["batch"]
+            a_micro_batch = row["kernels"] / row["completions"] * row["micro_batch"]
+            assert a_micro_batch <= MICRO_BATCH_BEFORE / 3 * row["layers"] / ALL_LAYERS + 300, row["batch"]
 
 
-def test_a_decoding_step_takes_few_launches(table):
-    for row in table:
+def test_a_decoding_step_takes_few_launches(report, table):
+    for row in [*table, *report["rows"]]:
         if row["phase"] == "decode":
-            assert row["kernels_a_step"] <= 40 * ALL_LAYERS + 60, row["batch"]
+            assert row["kernels_a_step"] <= 40 * row["layers"] + 60, row["batch"]
 
 
 class TestFaults:

@@ -188,3 +188,13 @@ def test_it_is_an_ordinary_frozen_dataclass():
 def test_a_trl_script_may_leave_the_folder_out():
     """TRL's default folder, and not a TypeError about an argument that the script never had."""
     assert GRPOConfig(beta=0.0).output_dir == "trainer_output"
+
+
+def test_a_micro_batch_of_ones_own_keeps_the_completions_of_a_step():
+    """Half of the settings by the plan and half by hand gave steps of 4 completions, or none at all."""
+    t4 = PROFILES["t4"]
+    for rows in (1, 2, 4, 8):
+        config = GRPOConfig.for_profile(t4, "out", per_device_train_batch_size=rows)
+        assert (config.per_device_train_batch_size, config.generation_batch_size) == (rows, 8)
+    assert GRPOConfig.for_profile(t4, "out").generation_batch_size == 8
+    assert GRPOConfig.for_profile(t4, "out", per_device_train_batch_size=16).generation_batch_size == 16

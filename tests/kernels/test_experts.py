@@ -16,8 +16,8 @@ from helpers.kernels.experts import (
     DECODE_TOKENS,
     ExpertLora,
     Packed,
+    Recomputing,
     expert_forward,
-    recomputing,
     routed_forward,
     workspace_for,
 )
@@ -107,7 +107,7 @@ def gradients_of_a_layer(packed, lora, tokens, after, is_checkpointed):
         return after(x + expert_forward(x, indices, shares, packed, adapter))
 
     if is_checkpointed:
-        contexts = {"context_fn": lambda: (nullcontext(), recomputing())}
+        contexts = {"context_fn": lambda: (nullcontext(), Recomputing())}
         out = checkpoint(layer, *leaves, use_reentrant=False, **contexts)
     else:
         out = layer(*leaves)
@@ -135,6 +135,35 @@ def test_a_layer_that_needs_the_output_of_its_experts_shows_it():
     packed, _, lora = random_experts()
     gradients = gradients_of_a_layer(packed, lora, random_tokens(50), torch.Tensor.square, is_checkpointed=True)
     assert gradients[0].isnan().all()
+
+
+def test_a_second_backward_pass_through_a_checkpointed_layer():
+    """With `retain_graph` the layer is computed again once more."""
+    packed, _, lora = random_experts()
+    hidden, indices, weights = random_tokens(30)
+    x = hidden.clone().requires_grad_()
+
+    def layer(x):
+        return x + expert_forward(x, indices, weights, packed, lora)
+
+    out = checkpoint(layer, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing()))
+    first, second = (torch.autograd.grad(out.sum(), x, retain_graph=True)[0] for _ in "ab")
+    assert torch.equal(first, second) and first.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_autocast_changes_nothing(dtype):
+    """A trainer that switches it on would round the adapters and the sums, or stop at mixed dtypes."""
+    packed, _, lora = random_experts(dtype=dtype)
+    tokens = random_tokens(30)
+    results = []
+    for is_on in (False, True):
+        leaves = [leaf.detach().clone().requires_grad_() for leaf in (tokens[0], *lora[:4])]
+        with torch.autocast("cpu", enabled=is_on):
+            adapter = ExpertLora(*leaves[1:], lora.scaling)
+            out = expert_forward(leaves[0], *tokens[1:], packed, adapter)
+            results.append([out.detach(), *torch.autograd.grad(out.sum(), leaves)])
+    assert all(map(torch.equal, *results))
 
 
 def cut(packed, half):
@@ -272,6 +301,16 @@ class TestKernels:
         packed, _, lora = random_experts()
         arguments = (*random_tokens(4), packed, lora, mxfp4_triton.Workspace.allocate(4, 3, packed))
         assert routed_forward(*arguments) == "decoded" and called == [arguments]
+
+    def test_strided_arguments(self):
+        """The kernels read memory in a row; a transposed tensor would be read in another order."""
+        packed, _, lora = random_experts(dtype=torch.float16, hidden=64, inner=32, count=4)
+        hidden, indices, weights = random_tokens(3, 4, 64, 2)
+        workspace = mxfp4_triton.Workspace.allocate(3, 2, packed)
+        strided = hidden.T.contiguous().T, indices.T.contiguous().T, weights.T.contiguous().T
+        assert not strided[0].is_contiguous() and not strided[1].is_contiguous()
+        wanted = mxfp4_triton.decode(hidden, indices, weights, packed, lora, workspace).clone()
+        assert torch.equal(mxfp4_triton.decode(*strided, packed, lora, workspace), wanted)
 
     @pytest.mark.parametrize("tokens", [1, 4])
     def test_decode_over_several_tiles(self, tokens):

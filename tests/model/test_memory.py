@@ -5,6 +5,7 @@ import torch
 
 from helpers import UserError, load_model, memory_plan
 from helpers.kernels.experts import DECODE_TOKENS
+from helpers.model import memory
 from helpers.model.load import empty_model
 from helpers.model.memory import (
     MOST_COMPLETIONS,
@@ -75,7 +76,7 @@ def test_the_released_120b():
     config = released_config("120b")
     counts = parameter_counts(config)
     assert counts["experts"] == 114_661_785_600
-    plan = memory_plan(replace(PROFILES["h100"], lora_r=4), batch=8, length=2048, config=config)
+    plan = memory_plan(replace(PROFILES["h100"], lora_r=4, per_device_train_batch_size=2), batch=8, length=2048, config=config)
     assert 60 * GIB < plan.total < 72 * GIB and plan.fits
     model = empty_model(config, PROFILES["h100"])
     assert {weight.device.type for weight in model.parameters()} == {"meta"}
@@ -114,6 +115,21 @@ def test_a_micro_batch_is_as_large_as_fits_the_card():
     odd = replace(PROFILES["t4"], generation_batch_size=9)
     assert micro_batch_size(odd) == 1 == memory_plan(odd).profile.per_device_train_batch_size
     assert micro_batch_size(PROFILES["tiny"]) == PROFILES["tiny"].per_device_train_batch_size
+
+
+@pytest.mark.parametrize(("free", "dense", "rows"), [(13.95, "fp16", 1), (13.0, "nf4", 2), (12.9, "nf4", 1)])
+def test_fewer_completions_a_micro_batch_come_before_nf4_and_a_refusal(monkeypatch, free, dense, rows):
+    """A card on which something else takes half a gigabyte."""
+    monkeypatch.setattr(memory, "_available", lambda profile: free * GIB)
+    plan = memory_plan("t4")
+    assert plan.fits and (plan.profile.dense, plan.profile.per_device_train_batch_size) == (dense, rows)
+
+
+def test_what_fits_shrinks_with_the_batch(monkeypatch):
+    """`largest_batch` bisects."""
+    monkeypatch.setattr(memory, "_available", lambda profile: 12.9 * GIB)
+    fits = [memory_plan("t4", batch).fits for batch in range(1, 40)]
+    assert fits == sorted(fits, reverse=True) and fits[0] and not fits[-1]
 
 
 def test_free_memory_changes_no_micro_batch(monkeypatch):
