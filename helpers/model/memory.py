@@ -381,6 +381,10 @@ def _update(profile: Profile, config: "GptOssConfig", length: int) -> dict[str, 
     # the token's gradient and its operands
     inside = 2 * inner * (4 + item) + 2 * inner * 4 + hidden * (4 + item)
     one_layer = attention + pairs + rows // 2 * inside
+    # the low-rank part of every token and expert, and its gradient
+    low_rank = rows * config.num_local_experts * profile.lora_r * 4 * 2
+    one_layer += low_rank
+
     layers_at_once = 1 if profile.device == "cuda" else layers  # on a GPU the layers are checkpointed
 
     slope = rows * hidden * item  # of the log-probabilities, see `token_logprobs`

@@ -95,6 +95,15 @@ def test_rows_of_host_memory_in_a_graph():
     assert torch.equal(out.cpu(), table[[7, 7]].float())
 
 
+def test_a_refused_registration_leaves_no_error_behind():
+    """CUDA keeps the error of a failed call until somebody asks, and the next kernel would raise it."""
+    table = torch.ones(1000, 64).half()
+    first = HostEmbedding(table)
+    with pytest.raises(RuntimeError, match="cudaHostRegister"):
+        HostEmbedding(first.weight)  # registered already
+    assert torch.zeros(3, device="cuda").sum().item() == 0
+
+
 def test_log_probabilities_at_full_size():
     """8,192 tokens of 201,088 words at most 0.35 GB above the inputs."""
     hidden = torch.randn(8192, 2880, device="cuda", requires_grad=True)

@@ -76,7 +76,9 @@ def test_the_released_120b():
     config = released_config("120b")
     counts = parameter_counts(config)
     assert counts["experts"] == 114_661_785_600
-    plan = memory_plan(replace(PROFILES["h100"], lora_r=4, per_device_train_batch_size=2), batch=8, length=2048, config=config)
+    plan = memory_plan(
+        replace(PROFILES["h100"], lora_r=4, per_device_train_batch_size=2), batch=8, length=2048, config=config
+    )
     assert 60 * GIB < plan.total < 72 * GIB and plan.fits
     model = empty_model(config, PROFILES["h100"])
     assert {weight.device.type for weight in model.parameters()} == {"meta"}
