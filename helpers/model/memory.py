@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
 from helpers.model.files import read_config
+from helpers.model.pieces import PIECE_BYTES
 from helpers.profiles import Profile, named_profile
 from helpers.runtime import GIB, UserError
 
@@ -72,7 +73,7 @@ class MemoryPlan:
         # first the logits of all tokens, then the layers one after the other
         update = parts["residual stream"] + max(parts["activations"], parts["logits tile"])
         return {
-            "load": weights,
+            "load": weights + PIECE_BYTES,
             "LoRA": weights + parts["LoRA"],
             "prefill": rollout,
             "decode": rollout,

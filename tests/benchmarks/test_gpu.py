@@ -173,7 +173,7 @@ def test_prefill_and_decode(tmp_path):
 def test_a_grpo_step(tmp_path, capsys, monkeypatch):
     """Every phase of both steps by the real trainer, which moves the weights; counts beside them if there are some."""
     counted = tmp_path / "path-20b.json"
-    counted.write_text(json.dumps([{"phase": "AdamW", "kernels": 7, "peak_GiB": 12.5}]))
+    counted.write_text(json.dumps([{"batch": 8, "routing": "uniform", "phase": "AdamW", "peak_GiB": 12.5}]))
     monkeypatch.setattr(grpo_step, "COUNTED", counted)
     rows = grpo_step.run("cpu", tmp_path / "rows.json", grpo_step.SIZES["cpu"])
     assert rows == rows_of(tmp_path / "rows.json")

@@ -219,11 +219,11 @@ def routes_on_the_host(sort_pairs: Callable) -> Callable:
     return faulty
 
 
-def activates_in_16_bits(activate: Callable) -> Callable:
-    """Give the Triton kernel sums in fp16 where it was compiled for fp32."""
+def adds_a_bias_of_16_bits(activate: Callable) -> Callable:
+    """Give the Triton kernel a bias in fp16 where it was compiled for fp32."""
 
-    def faulty(inner, *others):
-        return activate(inner.half(), *others)
+    def faulty(inner, bias, *others):
+        return activate(inner, bias.half(), *others)
 
     return faulty
 
@@ -246,7 +246,7 @@ def copies_whole(copy_to: Callable) -> Callable:
 FAULTS = {
     "item": (experts_module, "read_sizes", waits_for_every_expert),
     "cpu-index": (experts_module, "sort_pairs", routes_on_the_host),
-    "dtype": (experts_module, "activate", activates_in_16_bits),
+    "dtype": (experts_module, "activate", adds_a_bias_of_16_bits),
     "repeated-experts": (lora, "Recomputing", repeats_the_experts),
     "two-dtypes": (load, "copy_to", copies_whole),
 }

@@ -113,8 +113,7 @@ def test_peaks_are_within_the_plan_and_near_it(report, table):
         case = [row[name] for name in ("layers", "batch", "routing", "phase", "peak_GiB", "planned_GiB")]
         plan = planned(row)
         assert plan == pytest.approx(row["planned_GiB"], abs=1e-6), case
-        piece = 64 * 2**20 / GIB if row["phase"] == "load" else 0  # a tensor is converted in pieces
-        assert plan + piece >= row["peak_GiB"] - 1e-4, case
+        assert plan >= row["peak_GiB"] - 1e-4, case  # tensors are rounded up to 512 bytes
         if row["layers"] == ALL_LAYERS:
             assert plan <= 1.03 * row["peak_GiB"], case
 
@@ -141,8 +140,8 @@ class TestFaults:
         return row
 
     def test_a_wait_for_every_expert(self, report):
-        waits = self.row(report, "item", "forward and backward")["waits_at"]
-        assert [count for place, count in waits.items() if "item at tests/fake_gpu/path.py" in place] == [2 * 32]
+        waits = self.row(report, "item", "forward and backward")["waits_at"]  # of two layers and two micro-batches
+        assert [count for place, count in waits.items() if "item at tests/fake_gpu/path.py" in place] == [2 * 2 * 32]
 
     def test_a_routing_on_the_host(self, report):
         """A GPU takes an index from the host, after a wait for each."""
@@ -152,7 +151,7 @@ class TestFaults:
     def test_a_kernel_with_another_dtype(self, report):
         rows = report["faults"]["dtype"]["rows"]
         problems = {problem for row in rows for problem in row["problems"]}
-        assert any("inner is torch.float16, compiled for *fp32" in problem for problem in problems), problems
+        assert any("bias is torch.float16, compiled for *fp32" in problem for problem in problems), problems
 
     def test_experts_that_are_computed_again(self, report):
         """It shows as launches."""
