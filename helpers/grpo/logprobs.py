@@ -28,23 +28,23 @@ def policy_logprobs(
     longest = max(len(completion.token_ids) for completion in completions)
 
     # Of all N tokens: where each stands in ids_BL, and where in the result. The host knows this without asking the GPU.
-    stands_at = []
-    goes_to = []
+    sources = []
+    targets = []
     for row, completion in enumerate(completions):
         numbers = torch.arange(len(completion.token_ids))
-        stands_at.append(row * ids_BL.shape[1] + len(completion.prompt_ids) + numbers)
-        goes_to.append(row * longest + numbers)
-    stands_at_N = torch.cat(stands_at)
-    tokens_N = ids_BL.flatten()[stands_at_N]
-    in_one_copy = torch.stack([stands_at_N, tokens_N, torch.cat(goes_to)]).to(device)
-    stands_at_N, tokens_N, goes_to_N = in_one_copy
+        sources.append(row * ids_BL.shape[1] + len(completion.prompt_ids) + numbers)
+        targets.append(row * longest + numbers)
+    sources_N = torch.cat(sources)
+    tokens_N = ids_BL.flatten()[sources_N]
+    in_one_copy = torch.stack([sources_N, tokens_N, torch.cat(targets)]).to(device)
+    sources_N, tokens_N, targets_N = in_one_copy
 
     hidden = causal_lm.model(input_ids=ids_BL.to(device), use_cache=False).last_hidden_state  # [B, L, H]
-    before_N = hidden.flatten(0, 1)[stands_at_N - 1]  # the hidden state at p predicts token p + 1
+    before_N = hidden.flatten(0, 1)[sources_N - 1]  # the hidden state at p predicts token p + 1
     logprobs_N, entropy_N = token_logprobs(before_N, causal_lm.lm_head.weight, tokens_N, temperature=temperature)
 
     def in_rows(values_N: Tensor) -> Tensor:
         blank = torch.zeros(len(completions) * longest, device=device)
-        return blank.scatter(0, goes_to_N, values_N).view(len(completions), longest)
+        return blank.scatter(0, targets_N, values_N).view(len(completions), longest)
 
     return in_rows(logprobs_N), in_rows(entropy_N), in_rows(torch.ones_like(entropy_N))

@@ -6,7 +6,8 @@ One layer's experts for 1 to 64 tokens, as a rollout runs them: from packed byte
 and without. A call needs the bytes of the experts that are hit once, whatever the number of tokens; so those bytes over
 the time it takes, as a share of what a copy reads and writes in a second, say how much is left to gain. The tokens are
 routed at random and evenly, and the calls go through several layers in turn, as what one layer has read may still lie
-in a cache. On a GPU gpt-oss-20b's sizes in fp16, captured as a CUDA graph; on the CPU the embedded model's in fp32.
+in a cache. On a GPU gpt-oss-20b's sizes in fp16, captured as a CUDA graph, with the kernels that this card uses and,
+where those are others, with a T4's; on the CPU the embedded model's in fp32.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from helpers.benchmark import ROUNDS, copy_speed, quickest
 from helpers.display import text_table
-from helpers.kernels.experts import DECODE_TOKENS, ExpertLora, ExpertWeights, Packed, routed_forward, workspace_for
+from helpers.kernels.experts import DECODE_TOKENS, ExpertLora, ExpertWeights, Packed, routed_forward
 from helpers.kernels.mxfp4 import GROUP
 from helpers.model.memory import known_config
 from tests.benchmarks.models import benchmark_profile
@@ -27,6 +28,8 @@ from tests.benchmarks.record import Record
 TOKENS = (1, 2, 4, 8, 16, 32, DECODE_TOKENS)
 #: Layers that take turns.
 LAYERS = {"cpu": 2, "cuda": 8}
+#: A T4's compute capability.
+T4 = (7, 5)
 #: How often all of them are called in one timing.
 REPEATS = {"cpu": 1, "cuda": 20}
 
@@ -103,8 +106,11 @@ def seconds_of_each(calls: list[Callable[[], Tensor]], device: str) -> float:
 
 
 @torch.no_grad()
-def measure(layers: list[Layer], tokens: int, top_k: int, is_adapted: bool, device: str) -> dict:
-    """Time the experts of all layers for so many tokens: one row, without the speed of a copy."""
+def measure(layers: list[Layer], tokens: int, top_k: int, is_adapted: bool, device: str, tiling: object) -> dict:
+    """Time the experts of all layers for so many tokens: one row, without the speed of a copy.
+
+    tiling: the form of the Triton kernels; None on the CPU, which has none.
+    """
     count, hidden = layers[0].experts.down_bias.shape
     calls = []
     sizes = []
@@ -113,7 +119,7 @@ def measure(layers: list[Layer], tokens: int, top_k: int, is_adapted: bool, devi
         top = torch.randn(tokens, count, device=device).topk(top_k)
         shares = top.values.softmax(-1)
         lora = layer.lora if is_adapted else None
-        workspace = workspace_for(layer.experts, tokens, top_k)
+        workspace = workspace_in(tiling, layer.experts, tokens, top_k)
 
         def call(x=x, indices=top.indices, shares=shares, experts=layer.experts, lora=lora, workspace=workspace):
             return routed_forward(x, indices, shares, experts, lora, workspace)
@@ -126,10 +132,38 @@ def measure(layers: list[Layer], tokens: int, top_k: int, is_adapted: bool, devi
     return {
         "tokens": tokens,
         "adapter": is_adapted,
+        "form": name_of(tiling),
         "us": 1e6 * seconds,
         "bytes": mean_bytes,
         "bytes_per_s": mean_bytes / seconds,
     }
+
+
+def workspace_in(tiling: object, experts: ExpertWeights, tokens: int, top_k: int) -> object:
+    """The buffers of a step with kernels of that form; None on the CPU."""
+    if tiling is None:
+        return None
+    from helpers.kernels.mxfp4_triton import Workspace
+
+    return Workspace.allocate(tokens, top_k, experts, tiling)
+
+
+def name_of(tiling: object) -> str:
+    """A form of the kernels in words."""
+    if tiling is None:
+        return "no kernel"
+    return "tensor cores" if tiling.dot else f"multiply-adds, {tiling.tokens} together"
+
+
+def forms(tokens: int, device: str) -> list:
+    """The form that this card uses for so many tokens, and a T4's if that is another."""
+    if device == "cpu":
+        return [None]
+    from helpers.kernels.mxfp4_triton import Tiling
+
+    own = Tiling.choose(tokens, torch.cuda.get_device_capability())
+    of_a_t4 = Tiling.choose(tokens, T4)
+    return [own] if own == of_a_t4 else [own, of_a_t4]
 
 
 def run(device: str, out: str | None) -> None:
@@ -146,8 +180,9 @@ def run(device: str, out: str | None) -> None:
     )  # fmt: skip
     for is_adapted in (False, True):
         for tokens in TOKENS:
-            row = measure(layers, tokens, config.num_experts_per_tok, is_adapted, device)
-            record.add(row | {"share_of_copy": row["bytes_per_s"] / speed})
+            for tiling in forms(tokens, device):
+                row = measure(layers, tokens, config.num_experts_per_tok, is_adapted, device, tiling)
+                record.add(row | {"share_of_copy": row["bytes_per_s"] / speed})
     show(record.content)
 
 
@@ -157,6 +192,7 @@ def show(content: dict) -> None:
         (
             row["tokens"],
             "LoRA" if row["adapter"] else "none",
+            row["form"],
             f"{row['us']:.1f}",
             f"{row['bytes'] / 1e6:.1f}",
             f"{row['bytes_per_s'] / 1e9:.1f}",
@@ -165,7 +201,7 @@ def show(content: dict) -> None:
         for row in content["rows"]
     ]
     print(content["hardware"], f"a copy reads and writes {content['copy_bytes_per_s'] / 1e9:.1f} GB/s", sep="\n")
-    print(text_table(shown, ["tokens", "adapter", "us a layer", "MB of experts hit", "GB/s", "of a copy"]))
+    print(text_table(shown, ["tokens", "adapter", "kernels", "us a layer", "MB of experts hit", "GB/s", "of a copy"]))
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ embedded model's shape, with short completions. The phases:
 
 The first step compiles and captures; the second is what the others will be like. Peaks are of all tensors on the GPU,
 and what is held is what is left of them at the end of a phase. The plan is for the peak, after load and LoRA for what
-is held. Where the counts of the same path on a GPU that is not there (tests/fake_gpu) are committed, they stand beside.
+is held. Where the counts of the same path on a fake GPU (tests/fake_gpu) are committed, they stand beside.
 """
 
 import argparse
@@ -118,7 +118,7 @@ class Phases:
 
 
 def counted_peaks() -> dict[str, float]:
-    """Map phases to the peak bytes that were counted on a GPU that is not there; empty where none are committed."""
+    """Map phases to the peak bytes that were counted on a fake GPU; empty where none are committed."""
     if not COUNTED.exists():
         return {}
     rows = json.loads(COUNTED.read_text())

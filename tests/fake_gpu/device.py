@@ -1,4 +1,4 @@
-"""A GPU that is not there: fake CUDA tensors on a CPU build of PyTorch.
+"""A fake GPU: fake CUDA tensors on a CPU build of PyTorch.
 
 Importing this module builds `guard.cpp` and loads it, before torch. `FakeTensorMode` then runs code for device "cuda"
 with shapes, dtypes and devices alone, and raises where devices are mixed up. `Gpu` stands above it and writes down what

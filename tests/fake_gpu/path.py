@@ -1,4 +1,4 @@
-"""Run a whole GRPO step of gpt-oss-20b on a GPU that is not there, and print what each phase did as JSON.
+"""Run a whole GRPO step of gpt-oss-20b on a fake GPU, and print what each phase did as JSON.
 
     python -m tests.fake_gpu.path [--layers 24 ...] [--batch 8 ...] [--routing NAME ...] [--fault NAME ...] [--out FILE]
 

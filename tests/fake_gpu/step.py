@@ -1,4 +1,4 @@
-"""Run the decoding step of gpt-oss-20b on a GPU that is not there, and print what it did as one JSON object.
+"""Run the decoding step of gpt-oss-20b on a fake GPU, and print what it did as one JSON object.
 
     python -m tests.fake_gpu.step [--layers N] [--batch B ...] [--rule RULE ...] [--fault NAME ...] [--whole]
 

@@ -1,4 +1,4 @@
-"""A whole GRPO step of gpt-oss-20b on a GPU that is not there: nothing fails, and memory and launches are as planned.
+"""A whole GRPO step of gpt-oss-20b on a fake GPU: nothing fails, and memory and launches are as planned.
 
 `path.py` runs loader, adapter, engine and trainer on fake CUDA tensors at the true sizes, in a process of its own. Here
 with few layers; the table of all 24 in `results` must continue what these show.
