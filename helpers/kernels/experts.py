@@ -439,12 +439,8 @@ def _backward(
         return to_hidden, to_weights
     to_lora.down_A.mul_(lora.scaling)
     to_lora.down_B.mul_(lora.scaling)
-    all_a = lora.gate_up_A.flatten(0, 1)  # [E * r, H]
-    count, rank, _ = lora.gate_up_A.shape
-    to_low = torch.zeros(len(hidden), count, rank, dtype=wide, device=grad.device)
-    to_low[pairs.tokens, pairs.experts] = to_z * lora.scaling
-    to_low = to_low.flatten(1)  # [T, E * r]
-    to_hidden.addmm_(to_low, all_a)
+    to_low = _low_rank_gradient(to_z, pairs, lora, len(hidden))
+    to_hidden.addmm_(to_low, lora.gate_up_A.flatten(0, 1))
     to_gate_up_a = (to_low.T @ hidden.to(wide)).view_as(lora.gate_up_A)
     return to_hidden, to_weights, to_gate_up_a, *to_lora.matrices[1:]
 
@@ -459,6 +455,14 @@ def _low_rank_of_tokens(hidden: Tensor, pairs: _Pairs, lora: ExpertLora | None) 
     a = lora.gate_up_A
     low = hidden.to(a.dtype) @ a.flatten(0, 1).T  # [T, E * r]
     return low.unflatten(1, a.shape[:2])[pairs.tokens, pairs.experts] * lora.scaling
+
+
+def _low_rank_gradient(to_z: Tensor, pairs: _Pairs, lora: ExpertLora, tokens: int) -> Tensor:
+    """The gradient [T, E * r] of A x of every token and expert, from that of `_low_rank_of_tokens` [P, r]."""
+    count, rank, _ = lora.gate_up_A.shape
+    to_low = torch.zeros(tokens, count, rank, dtype=to_z.dtype, device=to_z.device)
+    to_low[pairs.tokens, pairs.experts] = to_z * lora.scaling
+    return to_low.flatten(1)
 
 
 def _over_experts(weights: Tensor, indices: Tensor, count: int) -> Tensor:
