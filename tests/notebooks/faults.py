@@ -242,8 +242,8 @@ FAULTS = [
     (
         "04-13",
         "grpo/logprobs.py",
-        "hidden[row_B1, at_BT - 1]",
-        "hidden[row_B1, at_BT]",
+        "hidden.flatten(0, 1)[sources_N - 1]",
+        "hidden.flatten(0, 1)[sources_N]",
         "scores a token by its own state",
     ),
     (
