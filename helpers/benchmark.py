@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from helpers.environment import hardware, installed_version
-from helpers.model.memory import PREFILL_TOKENS, WHOLE, memory_plan
+from helpers.model.memory import PREFILL_TOKENS, WHOLE, free_gpu_bytes, memory_plan
 from helpers.profiles import Profile, named_profile
 from helpers.rollout.backends import Request
 from helpers.rollout.engine import RolloutEngine
@@ -148,7 +148,7 @@ def speed_report(model: nn.Module, tokenizer, profile: str | Profile) -> SpeedRe
     profile = named_profile(profile)
     device = base_model(model).lm_head.weight.device.type
     if device == "cuda":
-        fitting = [rows for rows in BATCHES if _planned_bytes(model, profile, rows) <= _free_bytes()]
+        fitting = [rows for rows in BATCHES if _planned_bytes(model, profile, rows) <= free_gpu_bytes()]
         left_out = [rows for rows in BATCHES if rows not in fitting]
     else:
         fitting = BATCHES[:2]
@@ -279,9 +279,3 @@ def _settled(profile: Profile) -> Profile:
     What a rollout adds does not depend on it.
     """
     return replace(profile, dense=WHOLE[profile.dtype]) if profile.dense == "auto" else profile
-
-
-def _free_bytes() -> int:
-    """Bytes of GPU memory that tensors may still take."""
-    free, _ = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()

@@ -65,6 +65,12 @@ def slots_launch(pairs: int, experts: int, bm: int) -> Launch:
 
 
 @triton.jit
+def place_in_eighths(column, WIDTH: tl.constexpr):
+    """Where a column of a row [WIDTH] stands when the row is kept as [8, WIDTH/8], with column 8 w + j at [j, w]."""
+    return column % 8 * (WIDTH // 8) + column // 8
+
+
+@triton.jit
 def low_rank_kernel(
     x, a, indices, z, scaling,
     IN: tl.constexpr, K: tl.constexpr, R: tl.constexpr, RB: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr,
@@ -83,7 +89,7 @@ def low_rank_kernel(
         is_inside = column < IN
         stands_at = column
         if SPLIT:
-            stands_at = column % 8 * (IN // 8) + column // 8
+            stands_at = place_in_eighths(column, IN)
         value = tl.load(x + pair // K * IN + stands_at, mask=is_inside, other=0.0).to(tl.float32)
         weight = tl.load(a + row[:, None] + column[None, :], mask=(rank < R)[:, None] & is_inside[None, :], other=0.0)
         total += weight * value[None, :]

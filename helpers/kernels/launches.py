@@ -25,7 +25,12 @@ def launches(
     hidden = config.hidden_size
     inner = config.intermediate_size
     top_k = config.num_experts_per_tok
-    for tiling in mxfp4_triton.tilings(capability):
+    tilings = {}  # number of tokens -> form of the products
+    tokens = 1
+    while tokens <= DECODE_TOKENS:
+        tilings[tokens] = mxfp4_triton.Tiling.choose(tokens, capability)
+        tokens *= 2
+    for tiling in dict.fromkeys(tilings.values()):
         for r in {0, rank}:
             yield mxfp4_triton.gate_up_launch(tiling, r, dtype, hidden, inner, top_k)
             yield mxfp4_triton.down_launch(tiling, r, dtype, hidden, inner)
@@ -35,11 +40,8 @@ def launches(
     yield activate_launch(dtype, inner)
     yield activate_backward_launch(dtype, inner)
 
-    tokens = 1
-    while tokens <= DECODE_TOKENS:
-        tiling = mxfp4_triton.Tiling.choose(tokens, capability)
+    for tokens, tiling in tilings.items():
         yield slots_launch(tokens * top_k, config.num_local_experts, tiling.tokens)
-        tokens *= 2
     yield low_rank_launch(torch.float32, hidden, top_k, rank, split=False)
     yield low_rank_launch(dtype, inner, 1, rank, split=True)
     for length in (config.sliding_window, *lengths):

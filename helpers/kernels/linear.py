@@ -78,8 +78,6 @@ def wide_mm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a [N, K] @ b [K, M] summed and returned in fp32 (fp64 for fp64 operands); into `out` if it is given."""
     if a.dtype in WIDE:
         return torch.mm(a, b, out=out)
-    if a.is_cuda and out is not None:
-        return torch.mm(a, b, out_dtype=torch.float32, out=out)
     if a.is_cuda:
-        return torch.mm(a, b, out_dtype=torch.float32)
+        return torch.mm(a, b, out_dtype=torch.float32, out=out)
     return torch.mm(a.float(), b.float(), out=out)

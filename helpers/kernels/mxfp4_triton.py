@@ -7,8 +7,8 @@ Decoding is bound by the bytes read as long as few instructions are spent on eac
   once, after the loop.
 - `tl.dot` from 8.0 on, for more tokens: an instruction of the tensor cores takes sixteen of them at once.
 
-To multiply many tokens an expert is unpacked and handed to cuBLAS. Every launch is described by `launches`, which the
-ahead-of-time test compiles for each profile's GPUs.
+To multiply many tokens an expert is unpacked and handed to cuBLAS. `helpers.kernels.launches` lists every launch for
+the ahead-of-time test.
 """
 
 from typing import NamedTuple
@@ -18,9 +18,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from helpers.kernels.decode_triton import low_rank, slots_launch
+from helpers.kernels.decode_triton import low_rank, place_in_eighths, slots_launch
 from helpers.kernels.launch import POINTERS, Launch, power_of_two
 from helpers.kernels.mxfp4 import GROUP
+from helpers.kernels.swiglu_triton import swiglu
 
 
 @triton.jit
@@ -28,14 +29,6 @@ def _low_fp4(byte):
     """E2M1 codes in the low four bits -> fp32, times 2**-14: sign, exponent and mantissa moved to an fp16's places."""
     wide = byte.to(tl.int32)
     bits = ((wide << 12) & 0x8000) | ((wide << 9) & 0x0E00)
-    return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def _high_fp4(byte):
-    """`_low_fp4` of the high four bits."""
-    wide = byte.to(tl.int32)
-    bits = ((wide << 8) & 0x8000) | ((wide << 5) & 0x0E00)
     return bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
 
 
@@ -71,7 +64,7 @@ def _row_products(
     """fp32 [BM, BN]: packed rows [BN] times tokens [BM].
 
     words: uint32 [rows, IN/8], eight columns each; a tile is BW words of each row. x: [N, 8, IN/8], column 8 w + j of a
-    token at [j, w].
+    token at [j, w] (`place_in_eighths`).
     """
     WORDS: tl.constexpr = IN // 8
     if DOT:
@@ -152,10 +145,8 @@ def gate_up_kernel(
     tokens = pairs // K
     gate = _adapted_rows(x, words, scales, bias, z, b, rows, tokens, pairs, live, IN, R, RP, BM, BN, BW, DOT)
     up = _adapted_rows(x, words, scales, bias, z, b, rows + 1, tokens, pairs, live, IN, R, RP, BM, BN, BW, DOT)
-    gate = tl.minimum(gate, limit)
-    up = tl.minimum(tl.maximum(up, -limit), limit)
-    h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
-    at = pairs[:, None] * INNER + (column % 8 * (INNER // 8) + column // 8)[None, :]
+    h = swiglu(gate, up, alpha, limit)
+    at = pairs[:, None] * INNER + place_in_eighths(column, INNER)[None, :]
     tl.store(out + at, h.to(out.dtype.element_ty), mask=live[:, None] & (column < INNER)[None, :])
 
 
@@ -183,7 +174,7 @@ def unpack_kernel(blocks, scales, out, groups, BG: tl.constexpr):
     inside = tl.arange(0, 16)
     byte = tl.load(blocks + group[:, None] * 16 + inside[None, :], mask=good[:, None], other=0)
     scale = (_e8m0(tl.load(scales + group, mask=good, other=0)))[:, None]
-    values = tl.join(_low_fp4(byte) * 16384.0 * scale, _high_fp4(byte) * 16384.0 * scale)  # [BG, 16, 2]
+    values = tl.join(_low_fp4(byte) * 16384.0 * scale, _low_fp4(byte >> 4) * 16384.0 * scale)  # [BG, 16, 2]
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
     tl.store(out + at, tl.reshape(values, [BG, 32]).to(out.dtype.element_ty), mask=good[:, None])
 
@@ -223,11 +214,7 @@ class Tiling(NamedTuple):
     @classmethod
     def choose(cls, tokens: int, capability: tuple[int, int]) -> "Tiling":
         """The form for a step of so many tokens: about what uniform routing over 32 experts sends to each."""
-        together = 8
-        for few, most in _FEW_TOKENS.items():
-            if tokens <= most:
-                together = few
-                break
+        together = next((few for few, most in _FEW_TOKENS.items() if tokens <= most), 8)
         if together > 2 and capability >= _TENSOR_CORES:
             return cls(DOT_TOKENS, True)
         return cls(together, False)
@@ -236,13 +223,6 @@ class Tiling(NamedTuple):
 #: Every form there is.
 MULTIPLY_ADDS = tuple(Tiling(tokens, False) for tokens in TILES)
 TENSOR_CORES = Tiling(DOT_TOKENS, True)
-
-
-def tilings(capability: tuple[int, int]) -> tuple[Tiling, ...]:
-    """The forms that run on a GPU of this compute capability."""
-    if capability < _TENSOR_CORES:
-        return MULTIPLY_ADDS
-    return (*MULTIPLY_ADDS[:2], TENSOR_CORES)
 
 
 def _products(kernel, tiling: Tiling, rank: int, dtype: torch.dtype, **sizes: int) -> Launch:

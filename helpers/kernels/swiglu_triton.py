@@ -12,6 +12,14 @@ _COLUMNS = 1024
 
 
 @triton.jit
+def swiglu(gate, up, alpha, limit):
+    """`helpers.kernels.swiglu.swiglu` of gate and up."""
+    gate = tl.minimum(gate, limit)
+    up = tl.minimum(tl.maximum(up, -limit), limit)
+    return (up + 1) * gate / (1 + tl.exp(-alpha * gate))
+
+
+@triton.jit
 def _gate_and_up(inner, bias, row, column, good, INNER: tl.constexpr):
     """Gate and up of some columns of a row, with the bias; they lie next to each other."""
     of_column = 2 * column[:, None] + tl.arange(0, 2)[None, :]
@@ -27,9 +35,7 @@ def activate_kernel(inner, bias, inside, alpha, limit, INNER: tl.constexpr, BLOC
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     good = column < INNER
     gate, up = _gate_and_up(inner, bias, row, column, good, INNER)
-    gate = tl.minimum(gate, limit)
-    up = tl.minimum(tl.maximum(up, -limit), limit)
-    h = (up + 1) * gate / (1 + tl.exp(-alpha * gate))
+    h = swiglu(gate, up, alpha, limit)
     tl.store(inside + row * INNER + column, h.to(inside.dtype.element_ty), mask=good)
 
 

@@ -420,6 +420,13 @@ def _available(profile: Profile) -> float | None:
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
+    return free_gpu_bytes()
+
+
+def free_gpu_bytes() -> int:
+    """Bytes of GPU memory that tensors may still take."""
+    import torch
+
     free, _ = torch.cuda.mem_get_info()
     reusable = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()  # held by PyTorch, for no tensor
     return free + reusable

@@ -116,6 +116,7 @@ def decode_step(
     """
     batch = rows.tokens.shape[0]
     heads = (batch, weights.key_heads, -1, weights.head_dim)
+    angles = _angles(weights, rows.positions)
     bias = _score_bias(weights, rows, length)
 
     x = weights.embed(rows.tokens)  # the residual stream, fp32 [B, H]
@@ -123,7 +124,7 @@ def decode_step(
         # attention
         normed = F.rms_norm(x, [weights.hidden_size], layer.attention_norm, weights.eps)
         qkv = layer.qkv(normed).unflatten(-1, (-1, weights.head_dim))  # [B, Hq + 2 Hkv, D]
-        q = _rotate_and_cache(weights, qkv, buffers, rows)  # [B, Hq, D]
+        q = _rotate_and_cache(weights, qkv, angles, buffers, rows)  # [B, Hq, D]
         filled = buffers.filled(length)
         keys = buffers.keys[:batch, :, :filled]
         values = buffers.values[:batch, :, :filled]
@@ -153,19 +154,26 @@ def _score_bias(weights: DecoderWeights, rows: Rows, length: int) -> Tensor:
     return bias[:, None, None].repeat(1, weights.key_heads, group, 1)
 
 
-def _rotate_and_cache(weights: DecoderWeights, qkv: Tensor, buffers: LayerCache, rows: Rows) -> Tensor:
+def _angles(weights: DecoderWeights, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Cosines and sines [B, 1, D] of positions [B], for all layers; None on a GPU, where a kernel reads the tables."""
+    if positions.is_cuda:
+        return None
+    return weights.cos[positions][:, None], weights.sin[positions][:, None]
+
+
+def _rotate_and_cache(
+    weights: DecoderWeights, qkv: Tensor, angles: tuple[Tensor, Tensor] | None, buffers: LayerCache, rows: Rows
+) -> Tensor:
     """Write the rotated keys and the values of one token a row to the cache; return the rotated queries [B, Hq, D].
 
-    qkv: [B, Hq + 2 Hkv, D].
+    qkv: [B, Hq + 2 Hkv, D]. angles: of `_angles`.
     """
-    if qkv.is_cuda:
+    if angles is None:
         from helpers.kernels.decode_triton import rotate_and_cache
 
         tables = (weights.cos, weights.sin)
         return rotate_and_cache(qkv, *tables, rows.positions, buffers.keys, buffers.values, weights.heads)
-    cos = weights.cos[rows.positions][:, None]  # [B, 1, D]
-    sin = weights.sin[rows.positions][:, None]
-    q, k, v = _rotate(weights, qkv, cos, sin)
+    q, k, v = _rotate(weights, qkv, *angles)
     places = buffers.places(rows.positions)
     buffers.keys[rows.row_numbers, :, places] = k
     buffers.values[rows.row_numbers, :, places] = v

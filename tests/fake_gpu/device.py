@@ -14,11 +14,12 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -349,6 +350,14 @@ def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
     Launch.__call__ = lambda launch, grid, *arguments: gpu.launch(launch, grid, *arguments)
     with FakeTensorMode(allow_non_fake_inputs=True), gpu:
         yield gpu
+
+
+@contextmanager
+def planted(fault: tuple[object, str, Callable[[Callable], Callable]]) -> Iterator[None]:
+    """Plant a fault: whose function is replaced, its name, and what makes the faulty one of it."""
+    owner, name, replace_by = fault
+    with patch.object(owner, name, replace_by(getattr(owner, name))):
+        yield
 
 
 def _move(module: nn.Module, convert, recurse: bool = True) -> nn.Module:

@@ -21,7 +21,7 @@ from math import prod
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.fake_gpu.device import Gpu, fake_gpu, one_sided, uniform  # before torch
+from tests.fake_gpu.device import Gpu, fake_gpu, one_sided, planted, uniform  # before torch
 
 # isort: split
 import torch
@@ -37,6 +37,7 @@ from helpers.rollout.backends import Request
 from helpers.rollout.completion import Completion
 from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import GIB, ROOT, write_whole
+from tests.benchmarks.grpo_step import Prompts, odd_tokens
 
 #: Tokens of each prompt and of each completion: as many as the profile "t4" has room for.
 PROMPT, COMPLETION = 512, 768
@@ -83,20 +84,6 @@ def released_files(layers: int) -> Iterator[str]:
             patch.object(load, "gpu_reads_host", lambda device: True),
         ):
             yield folder
-
-
-class Rows(list):
-    """Rows with `prompt`, as far as a trainer asks for a `datasets.Dataset`."""
-
-    column_names = ("prompt",)
-
-    def __getitem__(self, key):
-        return [row[key] for row in self] if key == "prompt" else super().__getitem__(key)
-
-
-def no_reward(completions: list, **_) -> list[float]:
-    """A reward that is never asked for."""
-    return [0.0] * len(completions)
 
 
 def longest_completions(count: int, prompt: int, tokens: int) -> list[Completion]:
@@ -164,7 +151,7 @@ class Run:
         )
         with tempfile.TemporaryDirectory() as folder:
             config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt)
-            trainer = GRPOTrainer(model, no_reward, config, Rows([{"prompt": "Use zip."}]), tokenizer)
+            trainer = GRPOTrainer(model, odd_tokens, config, Prompts([{"prompt": "Use zip."}]), tokenizer)
             self.step(trainer)
             del self.rows[2:]
             self.step(trainer)
@@ -254,10 +241,9 @@ FAULTS = {
 
 def run_with_fault(gpu: Gpu, fault: str) -> dict:
     """Plant a fault in one short step of two layers; return its rows, and the error that ended it, if one did."""
-    owner, name, replace_by = FAULTS[fault]
     run = Run(gpu, layers=2, batch=2, micro_batch=2, prompt=100, completion=156)
     stopped = None
-    with patch.object(owner, name, replace_by(getattr(owner, name))):
+    with planted(FAULTS[fault]):
         try:
             run.go()
         except Exception as error:  # whatever it is, what was seen until then is worth reading

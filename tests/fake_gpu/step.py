@@ -7,15 +7,13 @@ the largest batch: the report must name it.
 """
 
 import argparse
-import contextlib
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from unittest.mock import patch
 
-from tests.fake_gpu.device import Gpu, fake_gpu  # before torch
+from tests.fake_gpu.device import Gpu, fake_gpu, planted  # before torch
 
 # isort: split
 import torch
@@ -240,14 +238,6 @@ FAULTS = {
 }
 
 
-@contextlib.contextmanager
-def planted(fault: str) -> Iterator[None]:
-    """Let the step have a fault."""
-    owner, name, replace_by = FAULTS[fault]
-    with patch.object(owner, name, replace_by(getattr(owner, name))):
-        yield
-
-
 def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults: list[str]) -> dict:
     """Run each batch with each rule, then each fault in the largest batch; return the reports."""
     model = fake_model(layers)
@@ -263,7 +253,7 @@ def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults:
     planted_steps = {}
     for fault in faults:
         case = Case(gpu, model, weights, max(batches), "full")
-        with planted(fault):
+        with planted(FAULTS[fault]):
             planted_steps[fault] = case.report()
     return {"layers": layers, "kernels_per_layer": kernels_per_layer, "steps": steps, "faults": planted_steps}
 

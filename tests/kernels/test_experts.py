@@ -383,7 +383,8 @@ class TestKernels:
         progress = Rows.empty(rows, length, 32, torch.device("cpu"))
         progress.positions.copy_(torch.tensor([0, 7, 21]))
         weights = SimpleNamespace(cos=cos, sin=sin, heads=heads, key_heads=key_heads, head_dim=dim)
-        wanted = decoder._rotate_and_cache(weights, qkv, caches[0], progress)
+        angles = decoder._angles(weights, progress.positions)
+        wanted = decoder._rotate_and_cache(weights, qkv, angles, caches[0], progress)
         ours = decode_triton.rotate_and_cache(
             qkv, cos, sin, progress.positions, caches[1].keys, caches[1].values, heads
         )
