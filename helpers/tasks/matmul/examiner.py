@@ -23,6 +23,7 @@ from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedM
 from helpers.tasks.matmul.trial import Trial
 
 LONG = 57  # of one side of small calls; methods that pad to a power of two make 64 of it
+REPEATED_CALLS = 16  # of the smallest size: a program that is wrong in one call of two passes by luck otherwise
 LARGE_NUMBERS_SIZES = (12, 13, 11)  # of the small call with large real numbers
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
 
@@ -104,6 +105,7 @@ class Examiner:
         questions = [self._whole_numbers(sizes) for sizes in shapes]
         questions += [self._real_numbers(sizes) for sizes in ((LONG, low, low), (low, LONG, low), (low, low, LONG))]
         questions.append(Question(LARGE_NUMBERS_SIZES, partial(draw_large, self.rng)))
+        questions += [self._whole_numbers((low, low, low)) for _ in range(REPEATED_CALLS)]
         return [*questions, questions[0]]
 
     def time(self, trial: Trial) -> None:
