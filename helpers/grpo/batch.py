@@ -15,7 +15,9 @@ class Generation:
 
     prompts: one a group. completions: B of them, those of a prompt together. rewards: float64 [B, R], NaN where a
     function gave None. metrics: what to log. extras: {name: one value a completion} that the reward functions gave to
-    `log_extra`. grades: B of them, or none where the run has no task.
+    `log_extra`. grades: B of them, or none where the run has no task. ref_logprobs: of the reference policy, one list a
+    completion, or none where the loss has no KL term. old_logprobs: those of the policy before the first optimizer step
+    on this generation, where later ones need them; None for a completion whose turn comes first.
     """
 
     prompts: list
@@ -24,6 +26,8 @@ class Generation:
     metrics: dict
     extras: dict = field(default_factory=dict)
     grades: list[Grade] = field(default_factory=list)
+    ref_logprobs: list[list[float]] = field(default_factory=list)
+    old_logprobs: list[list[float] | None] = field(default_factory=list)
 
     def to_dict(self) -> dict:
         """Return plain values, for JSON."""
@@ -44,6 +48,8 @@ class Generation:
             metrics=saved["metrics"],
             extras=saved["extras"],
             grades=[Grade(**values) for values in saved["grades"]],
+            ref_logprobs=saved["ref_logprobs"],
+            old_logprobs=saved["old_logprobs"],
         )
 
 

@@ -1,8 +1,8 @@
 """GRPO on one device: generate, reward, compare within the group, step, record.
 
-What is left out of the paper's algorithm (DeepSeekMath, 2024): the KL term and with it the
-reference model (beta = 0, as in DAPO and TRL's default). Old log-probabilities are the
-sampler's own, so the ratio corrects for what was really sampled.
+The ratio compares the policy with itself at the time of the generation, both computed by the trainer, so it is exactly
+1 in the first optimizer step on a generation. How far the sampler's own log-probabilities are from the trainer's goes
+into truncated importance weights (`helpers.grpo.correction`).
 """
 
 import gc
@@ -11,13 +11,11 @@ import json
 import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
-from transformers import get_scheduler
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
 from helpers.grpo.batch import Generation, prompt_indices
@@ -34,12 +32,15 @@ from helpers.grpo.checkpoint import (
     step_of,
 )
 from helpers.grpo.config import GRPOConfig
+from helpers.grpo.correction import Correction, importance_weights
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs
-from helpers.grpo.losses import loss_normalizer, policy_loss
+from helpers.grpo.losses import LOSS_TYPES, loss_scale, policy_loss, token_weights
 from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
+from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.scoring import grade, score
+from helpers.grpo.update import UpdateBatch, UpdateStatistics, micro_batches
 from helpers.model.attention import check_attention
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.rewards.calling import name_of
@@ -66,6 +67,21 @@ class TrainerState:
     max_steps: int = 0
     log_history: list = field(default_factory=list)
     drawing: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """One optimizer step, as `GRPOTrainer.steps` yields it.
+
+    step: its number, from 1. generation: what it learnt from. advantages: float32 [B], of all completions of the
+    generation. metrics: the line of metrics.jsonl. completions: plain records, one a completion.
+    """
+
+    step: int
+    generation: Generation
+    advantages: torch.Tensor
+    metrics: dict
+    completions: list[dict]
 
 
 class GRPOTrainer:
@@ -122,8 +138,8 @@ class GRPOTrainer:
         self._check_prompts()
         self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.weights, args.learning_rate, weight_decay=args.weight_decay)
-        self.scheduler = get_scheduler(args.lr_scheduler_type, self.optimizer, args.warmup_steps, args.max_steps)
+        self.optimizer = make_optimizer(self.weights, args)
+        self.scheduler = make_schedule(self.optimizer, args)
         if args.gradient_checkpointing:
             checkpoint_layers(model)
         self.state = TrainerState(max_steps=args.max_steps)
@@ -131,7 +147,7 @@ class GRPOTrainer:
         self.halvings = 0  # of the micro-batches, for want of memory
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
-        self.first_copies = []  # shares of copies in the run's first steps
+        self.history = []  # the metrics of the whole run, earlier sessions included
 
     def _check_rewards(self) -> None:
         if len(set(self.reward_names)) < len(self.reward_names):
@@ -158,55 +174,79 @@ class GRPOTrainer:
                     "shorten it, leave it out, or raise max_prompt_length."
                 )
 
-    def train(self, resume_from_checkpoint=None):
-        """Run to `max_steps`, `max_minutes` or an interrupt; returns the `TrainerState`.
+    def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> TrainerState:
+        """Run to `max_steps`, `max_minutes` or an interrupt; return the `TrainerState`.
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
         the uninterrupted one would have, from its last checkpoint. Where that is of the step before
         the one it broke off in, what the rewards said of that step stands.
         """
-        with one_run_in(self.args.output_dir):
-            self.generation = self._resume(resume_from_checkpoint)
-            self._run()
-        return self.state
-
-    def _run(self):
-        metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
-        earlier = read_metrics(metrics_file.path)[:FIRST_STEPS]
-        self.first_copies = [row["monitor/duplicate_ratio"] for row in earlier]
-        deadline = time.monotonic() + 60 * (self.args.max_minutes or float("inf"))
-        done = self.state.global_step >= self.args.max_steps
         try:
-            while not done:
-                self._notify(*self._train_step(metrics_file))
-                done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
+            for _ in self.steps(resume_from_checkpoint):
+                pass
         except KeyboardInterrupt:
             print("Interrupted: train(resume_from_checkpoint=True) goes on from the last step done.")
+        return self.state
+
+    def steps(self, resume_from_checkpoint: bool | str | Path | None = None) -> Iterator[TrainStep]:
+        """Yield each optimizer step when it is done, logged, and saved where a checkpoint is due.
+
+        `train` without the loop: `for step in trainer.steps(): ...` runs the same steps. Leaving the loop ends the run
+        with a checkpoint of the last step. resume_from_checkpoint: as for `train`.
+        """
+        with one_run_in(self.args.output_dir):
+            self.generation = self._resume(resume_from_checkpoint)
+            metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
+            self.history = read_metrics(metrics_file.path)
+            deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
+            is_done = self.state.global_step >= self.args.max_steps
+            try:
+                while not is_done:
+                    yield self._train_step(metrics_file)
+                    is_done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
+            except (KeyboardInterrupt, GeneratorExit):
+                self._save_last_step()
+                raise
+            self._save_last_step()
+
+    def _save_last_step(self) -> None:
+        """Write a checkpoint of the last step, unless there is one."""
         with interrupts_held():
             if self.saved_step != self.state.global_step:
                 self._save()
 
-    def _train_step(self, metrics_file):
-        """One optimizer step; returns `(logs, Generation)`."""
-        started, generation = time.monotonic(), self.generation
+    def _train_step(self, metrics_file: MetricsFile) -> TrainStep:
+        """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
+        started = time.monotonic()
+        generation = self.generation
         if generation is None:
             generation = self.generate(self.state.global_step)
             save_rollout(self.args.output_dir, self.state.global_step, self._settings(), generation)
         generated = time.monotonic()
-        sums = self.backward(generation)
+        statistics = self.backward(generation)
         with interrupts_held():  # the step, its line and its checkpoint: all of them or none
-            updated = self.step(sums)
-            step, now = self.state.global_step, time.monotonic()
-            self.generation = generation if step % self.args.num_iterations else None
+            updated = self.step(statistics)
+            step = self.state.global_step
+            now = time.monotonic()
+            is_used_up = step % self.args.steps_on_a_generation == 0
+            self.generation = None if is_used_up else generation
             seconds = {"time/update": now - generated, "step_time": now - started}
             logs = {"step": step, **generation.metrics, **updated, **seconds}
             metrics_file.append(logs)
-            if len(self.first_copies) < FIRST_STEPS:
-                self.first_copies.append(logs["monitor/duplicate_ratio"])
+            self.history.append(logs)
             if step % self.args.save_steps == 0:
                 self._save()
-        return logs, generation
+        return self._report(logs, generation)
+
+    def _report(self, logs: dict, generation: Generation) -> TrainStep:
+        """Show a step to the callbacks."""
+        self.state.log_history.append(logs)
+        advantages = self.advantages(generation)
+        self.last_completions = completion_records(generation, self.reward_names, self.args.reward_weights, advantages)
+        for callback in self.callbacks:
+            callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
+        return TrainStep(logs["step"], generation, advantages, logs, self.last_completions)
 
     def save_model(self, folder):
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
@@ -220,29 +260,74 @@ class GRPOTrainer:
             (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
     def generate(self, step: int) -> Generation:
-        """Return the `Generation` that optimizer steps from `step` on use; the same for the same weights."""
+        """Draw and judge the completions that optimizer steps from `step` on use; the same for the same weights.
+
+        step: the first of the optimizer steps on this generation, counted from 0.
+        """
         args = self.args
         started = time.monotonic()
         count = args.generation_batch_size // args.num_generations
-        chosen = prompt_indices(step // args.num_iterations, count, len(self.train_dataset), args.seed)
+        number = step // args.steps_on_a_generation
+        chosen = prompt_indices(number, count, len(self.train_dataset), args.seed)
         prompts = self.train_dataset.select(chosen)
-        seed = random_seed("training", args.seed, step)
-        params = SamplingParams(args.max_completion_length, args.temperature, seed=seed)
-        self._note_progress(0, len(prompts) * args.num_generations)
+        completions = self._draw(prompts["prompt"], args.num_generations, random_seed("training", args.seed, step))
+        generated = time.monotonic()
+        generation = self._judge(prompts, completions, args.num_generations)
+        judged = time.monotonic()
+        self._score_generation(generation)
+        generation.metrics["time/generate"] = generated - started
+        generation.metrics["time/reward"] = judged - generated
+        generation.metrics["time/score"] = time.monotonic() - judged
+        return generation
+
+    def _draw(self, prompts: Sequence, num_generations: int, seed: int) -> list[Completion]:
+        """Draw completions of prompts, those of a prompt together."""
+        params = SamplingParams(self.args.max_completion_length, self.args.temperature, seed=seed)
+        self._note_progress(0, len(prompts) * num_generations)
         try:
-            completions = self.engine.generate(prompts["prompt"], params, args.num_generations, self._note_progress)
+            return self.engine.generate(prompts, params, num_generations, self._note_progress)
         finally:
             self.state.drawing = None
-        generated = time.monotonic()
-        rows = [row for row in prompts for _ in range(args.num_generations)]
+
+    def _judge(self, prompts, completions: list[Completion], num_generations: int) -> Generation:
+        """Reward and grade completions. prompts: rows of a data set, one a group."""
+        args = self.args
+        rows = [row for row in prompts for _ in range(num_generations)]
         columns = {name: [row[name] for row in rows] for name in prompts.column_names}
         rewards, logged, extras = score(self.reward_funcs, columns, completions, self.state, args.reward_timeout)
         grades = self._grade(rows, completions, rewards) if self.task else []
-        metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, args.num_generations)
+        metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, num_generations)
         metrics |= logged | self._observe(completions, grades)
-        metrics["time/generate"] = generated - started
-        metrics["time/reward"] = time.monotonic() - generated
         return Generation(list(prompts["prompt"]), completions, rewards, metrics, extras, grades)
+
+    def _score_generation(self, generation: Generation) -> None:
+        """Compute the log-probabilities that later optimizer steps need and that no later weights can give.
+
+        Those of the reference, the model without its adapter, and those of the policy now, for the completions of the
+        second and later steps on this generation. The first step computes its own.
+        """
+        completions = generation.completions
+        if self.args.beta:
+            with self.model.disable_adapter():
+                generation.ref_logprobs = self._logprobs_now(completions)
+        generation.old_logprobs = [None] * len(completions)
+        first_part = self._part(0)
+        later = [place for place in range(len(completions)) if place not in first_part]
+        scored = self._logprobs_now([completions[place] for place in later])
+        for place, logprobs in zip(later, scored, strict=True):
+            generation.old_logprobs[place] = logprobs
+
+    @torch.no_grad()
+    def _logprobs_now(self, completions: Sequence[Completion]) -> list[list[float]]:
+        """The log-probabilities of completions under the model as it is, one list each."""
+        self.model.train()  # the mode of the update
+        found = [[]] * len(completions)
+        for places in micro_batches(completions, self.micro_batch_tokens):
+            batch = [completions[place] for place in places]
+            logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
+            for place, row in zip(places, logprobs_BT.tolist(), strict=True):
+                found[place] = row[: len(completions[place].token_ids)]
+        return found
 
     def _note_progress(self, finished: int, count: int) -> None:
         """Tell the callbacks how far the completions of a step are."""
@@ -263,51 +348,148 @@ class GRPOTrainer:
     def _observe(self, completions: Sequence[Completion], grades: Sequence[Grade]) -> dict:
         """Return what the task's grades and the monitor say of a generation."""
         texts = [completion.text for completion in completions]
+        first_copies = [row["monitor/duplicate_ratio"] for row in self.history[:FIRST_STEPS]]
         if self.task is None:
-            return watch(texts, first_copies=self.first_copies)
-        signs = watch(texts, grades, self.task.alarms, self.first_copies, watch_copies=self.task.watch_copies)
+            return watch(texts, first_copies=first_copies)
+        signs = watch(texts, grades, self.task.alarms, first_copies, watch_copies=self.task.watch_copies)
         return outcome_metrics(grades, self.task.outcomes) | signs
 
-    def advantages(self, generation):
-        """float32 [B]."""
+    def advantages(self, generation: Generation) -> torch.Tensor:
+        """float32 [B], of all completions of a generation."""
         total = combine_rewards(generation.rewards, self.args.reward_weights)
         return group_advantages(total, self.args.num_generations, self.args.scale_rewards)
 
-    def backward(self, generation):
-        """The gradient of one optimizer step, from nothing; returns sums over its tokens.
+    def _part(self, step: int) -> range:
+        """Places of the completions that optimizer step `step` learns from, in their generation.
+
+        Where a generation serves several steps, each takes completions of every group.
+        """
+        parts = self.args.parts_per_generation
+        return range(step % parts, self.args.generation_batch_size, parts)
+
+    def update_batch(self, generation: Generation) -> UpdateBatch:
+        """Return what the next optimizer step learns from."""
+        args = self.args
+        places = self._part(self.state.global_step)
+        completions = [generation.completions[place] for place in places]
+        tokens = [0 if self._is_left_out(completion) else len(completion.token_ids) for completion in completions]
+        weighting = LOSS_TYPES[args.loss_type].weighting
+        old_logprobs = [generation.old_logprobs[place] for place in places]
+        return UpdateBatch(
+            completions=completions,
+            advantages=self.advantages(generation)[list(places)],
+            weights=token_weights(weighting, tokens, args.max_completion_length, args.per_device_train_batch_size),
+            tokens=tokens,
+            old_logprobs=None if None in old_logprobs else old_logprobs,
+            ref_logprobs=[generation.ref_logprobs[place] for place in places] if generation.ref_logprobs else None,
+        )
+
+    def _is_left_out(self, completion: Completion) -> bool:
+        return self.args.mask_truncated_completions and completion.finish_reason == "length"
+
+    def backward(self, generation: Generation) -> UpdateStatistics:
+        """Compute the gradient of the next optimizer step, from nothing; return sums over its tokens.
 
         Where the GPU has no memory for a micro-batch, they are halved for the rest of the run, which changes no more
         than rounding. Raises UserError if there is none for a single completion.
         """
+        batch = self.update_batch(generation)
         self.model.train()
-        advantages = self.advantages(generation)
         while True:
             self.optimizer.zero_grad()  # an interrupted step may have left a part
             try:
-                return self.accumulate_gradients(generation.completions, advantages)
+                statistics, logprobs = self.accumulate_gradients(batch)
+                break
             except torch.OutOfMemoryError as error:
-                self._halve_micro_batches(error)
+                self._halve_micro_batches(batch, error)
             # not above, where the error still holds the micro-batch's tensors
             gc.collect()
             torch.cuda.empty_cache()
+        if batch.old_logprobs is None and self.args.num_iterations > 1:
+            for place, values in zip(self._part(self.state.global_step), logprobs, strict=True):
+                generation.old_logprobs[place] = values
+        return statistics
 
-    def _halve_micro_batches(self, error: torch.OutOfMemoryError) -> None:
-        if self.micro_batch_size == 1:
+    def accumulate_gradients(self, batch: UpdateBatch) -> tuple[UpdateStatistics, list[list[float]]]:
+        """Add the gradient of a batch to the weights', in micro-batches.
+
+        The weights of the tokens are those of the whole step, so the cut makes no difference.
+
+        Returns: sums over its tokens, and the log-probabilities of each completion where a later step needs them.
+        """
+        args = self.args
+        device = self.weights[0].device
+        statistics = UpdateStatistics(device)
+        scale = loss_scale(batch.weights, batch.tokens)
+        logprobs = [[]] * len(batch.completions)
+        for places in micro_batches(batch.completions, self.micro_batch_tokens):
+            rows = batch.rows(places, device)
+            logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, rows.completions, args.temperature)
+            is_counted_BT = (mask_BT > 0) & rows.is_kept_B[:, None]
+            old_BT = logprobs_BT.detach() if rows.old_BT is None else rows.old_BT
+            correction = self._correction(old_BT, rows.sampler_BT, is_counted_BT)
+            found = policy_loss(
+                logprobs_BT,
+                old_BT,
+                rows.advantages_B,
+                weights=rows.weights_B[:, None] * is_counted_BT,
+                objective=LOSS_TYPES[args.loss_type].objective,
+                level=args.importance_sampling_level,
+                clipping=args.clipping,
+                importance_weights=correction.weights if correction else None,
+                ref_logprobs=rows.ref_BT,
+                beta=args.beta,
+                use_bias_correction_kl=args.use_bias_correction_kl,
+                scale=scale,
+            )
+            found.loss.backward()
+            statistics.add_loss(found, entropy_BT.detach(), is_counted_BT, scale)
+            statistics.add_sampler(logprobs_BT, rows.sampler_BT, is_counted_BT)
+            if correction:
+                statistics.add_correction(correction, is_counted_BT)
+            if args.num_iterations > 1 and rows.old_BT is None:
+                for place, row in zip(places, logprobs_BT.tolist(), strict=True):
+                    logprobs[place] = row[: len(batch.completions[place].token_ids)]
+        for weight in self.weights:
+            if weight.grad is not None:
+                weight.grad /= scale
+        return statistics, logprobs
+
+    def _correction(self, old_BT, sampler_BT, is_counted_BT) -> Correction | None:
+        """Return the weights that correct for the sampler, or None where they are switched off."""
+        args = self.args
+        if not args.importance_sampling_correction:
+            return None
+        return importance_weights(
+            old_BT,
+            sampler_BT,
+            is_counted_BT,
+            args.importance_sampling_mode,
+            args.importance_sampling_clip_max,
+            args.importance_sampling_clip_min,
+        )
+
+    def _halve_micro_batches(self, batch: UpdateBatch, error: torch.OutOfMemoryError) -> None:
+        """Make micro-batches smaller. Raises UserError where they hold a single completion already."""
+        cut = micro_batches(batch.completions, self.micro_batch_tokens)
+        if max(map(len, cut)) == 1:
             raise UserError(
                 "The GPU has no memory left for the update of a single completion: restart the kernel, and lower "
                 "max_completion_length or max_prompt_length."
             ) from error
-        self.halvings += 1
-        print(f"The GPU has no memory left for the update: {self.micro_batch_size} completions at a time from here on.")
+        while micro_batches(batch.completions, self.micro_batch_tokens) == cut:
+            self.halvings += 1
+        print(f"The GPU has no memory left for the update: {self.micro_batch_tokens} tokens at a time from here on.")
 
     @property
-    def micro_batch_size(self) -> int:
-        """Completions of one forward and backward pass."""
-        return max(1, self.args.per_device_train_batch_size >> self.halvings)
+    def micro_batch_tokens(self) -> int:
+        """Tokens of one forward and backward pass, prompts and padding counted: those of
+        per_device_train_batch_size completions of full length, unless there was no memory for them."""
+        return max(1, self.args.per_device_train_batch_size * self.args.max_length >> self.halvings)
 
-    def step(self, sums):
-        """Move the weights along the gradient that `backward` left; returns the step's metrics."""
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm).item()
+    def step(self, statistics: UpdateStatistics) -> dict[str, float | None]:
+        """Move the weights along the gradient that `backward` left; return the step's metrics."""
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm or math.inf).item()
         if not math.isfinite(grad_norm):
             raise UserError(
                 f"The gradient is {grad_norm}, so no step was taken: look at the rewards and the dtype, and start in a "
@@ -318,74 +500,18 @@ class GRPOTrainer:
         self.optimizer.step()
         self.scheduler.step()
         self.state.global_step += 1
-        tokens = sums["tokens"]
-        return {
-            "loss": sums["loss"],
-            "grad_norm": grad_norm,
-            "learning_rate": learning_rate,
-            "entropy": sums["entropy"] / tokens,
-            "clip_ratio/low_mean": sums["clipped_low"] / tokens,
-            "clip_ratio/high_mean": sums["clipped_high"] / tokens,
-            "sampling/sampling_logp_difference/mean": sums["difference"] / tokens,
-            "sampling/sampling_logp_difference/max": sums["largest_difference"],
-        }
-
-    def accumulate_gradients(self, completions, advantages):
-        """Backward over all completions in micro-batches; returns sums over tokens.
-
-        The normaliser is that of the whole step, so the cut makes no difference: rows of like
-        length go together, to pad less.
-        """
-        args = self.args
-        kept = [not (args.mask_truncated_completions and c.finish_reason == "length") for c in completions]
-        tokens = sum(len(c.token_ids) for c, keep in zip(completions, kept) if keep)
-        normalizer = loss_normalizer(args.loss_type, tokens, len(completions), args.max_completion_length)
-        order = sorted(
-            range(len(completions)), key=lambda n: len(completions[n].prompt_ids) + len(completions[n].token_ids)
-        )
-        names = ("loss", "entropy", "tokens", "clipped_low", "clipped_high", "difference", "largest_difference")
-        # on the device: reading a value would wait for the micro-batch
-        sums = {name: torch.zeros((), dtype=torch.float64, device=self.weights[0].device) for name in names}
-        for start in range(0, len(order), self.micro_batch_size):
-            chosen = order[start : start + self.micro_batch_size]
-            batch = [completions[n] for n in chosen]
-            logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, batch, args.temperature)
-            old_BT = pad_sequence([torch.tensor(c.logprobs) for c in batch], batch_first=True).to(mask_BT.device)
-            keep_B1 = torch.tensor([[float(kept[n])] for n in chosen], device=mask_BT.device)
-            loss, (low, high) = policy_loss(
-                logprobs_BT, old_BT, advantages[chosen].to(mask_BT.device), mask_BT * keep_B1,
-                normalizer=1, epsilon=args.epsilon, epsilon_high=args.epsilon_high,
-            )  # fmt: skip
-            loss.backward()  # of the sum: a mean's gradient, thousands of times smaller, would vanish in fp16
-            difference_BT = (logprobs_BT.detach() - old_BT).abs() * mask_BT
-            sums["loss"] += loss.detach() / normalizer
-            sums["entropy"] += (entropy_BT * mask_BT).sum()
-            sums["tokens"] += mask_BT.sum()
-            sums["clipped_low"] += low
-            sums["clipped_high"] += high
-            sums["difference"] += difference_BT.sum()
-            largest = sums["largest_difference"]
-            torch.maximum(largest, difference_BT.max().to(largest.dtype), out=largest)
-        for weight in self.weights:
-            if weight.grad is not None:
-                weight.grad /= normalizer
-        return {name: value.item() for name, value in sums.items()}
-
-    def _notify(self, logs, generation):
-        self.state.log_history.append(logs)
-        advantages = self.advantages(generation)
-        self.last_completions = completion_records(generation, self.reward_names, self.args.reward_weights, advantages)
-        for callback in self.callbacks:
-            callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
+        return {**statistics.metrics(), "grad_norm": grad_norm, "learning_rate": learning_rate}
 
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""
         free = {"output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout"}
         free |= {"gradient_checkpointing", "max_prompt_length"}  # they change memory, not a bit of the gradient
         # how the completions of a step are cut into micro-batches follows the memory, and changes no more than rounding
-        free |= {"per_device_train_batch_size", "gradient_accumulation_steps"}
+        free |= {"gradient_accumulation_steps", "steps_per_generation"}
+        free |= {"per_device_train_batch_size"} if self.args.loss_type != "bnpo" else set()
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
+        settings["step_batch_size"] = self.args.step_batch_size
         settings["generation_batch_size"] = self.args.generation_batch_size
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}

@@ -11,16 +11,12 @@ from helpers.runtime import UserError, did_you_mean
 #: Setting -> the values that ask for what this trainer does anyway, and why it does nothing else.
 NEUTRAL = {
     # loss
-    "beta": ((0.0,), "this version has no KL term and no reference model"),
     "sync_ref_model": ((False,), "this version has no reference model"),
-    "delta": ((None,), "the ratio is clipped by epsilon and epsilon_high only"),
-    "importance_sampling_level": (("token",), "each token has a ratio of its own"),
     "multi_objective_aggregation": (("sum_then_normalize",), "the weighted rewards are added before they are compared"),
     "top_entropy_quantile": ((1.0,), "every token of a completion counts in the loss"),
     "entropy_coef": ((0.0,), "this version has no entropy bonus"),
     "use_adaptive_entropy": ((False,), "this version has no entropy bonus"),
     "off_policy_mask_threshold": ((None,), "no completion is left out for being off-policy"),
-    "router_aux_loss_coef": ((0.0,), "this version has no load-balancing loss"),
     "label_smoothing_factor": ((0.0,), "the loss has no labels"),
     # generation
     "top_p": ((1.0,), "tokens are drawn from the whole distribution, the one whose gradient is taken"),
@@ -57,14 +53,11 @@ NEUTRAL = {
     "activation_checkpointing_kwargs": ((None, {}, {"use_reentrant": False}), "layers are recomputed in one way"),
     "neftune_noise_alpha": ((None,), "no noise is added to embeddings"),
     # optimizer and length of the run
-    "optim": (("adamw_torch", "adamw_torch_fused"), "the optimizer is PyTorch's AdamW"),
     "optim_args": ((None,), "AdamW runs with PyTorch's defaults"),
     "optim_target_modules": ((None,), "one optimizer moves every weight of the adapter"),
     "adam_beta1": ((0.9,), "AdamW runs with PyTorch's defaults"),
     "adam_beta2": ((0.999,), "AdamW runs with PyTorch's defaults"),
     "adam_epsilon": ((1e-8,), "AdamW runs with PyTorch's defaults"),
-    "lr_scheduler_kwargs": ((None, {}), "schedules have no options"),
-    "warmup_ratio": ((0.0, None), "the warm-up is given in steps, as warmup_steps"),
     "num_train_epochs": ((), "the length of a run is given in steps, as max_steps"),
     "auto_find_batch_size": ((False,), "memory_plan tells which batch fits"),
     "torch_empty_cache_steps": ((None,), "the cache of CUDA memory is never emptied"),
@@ -87,11 +80,9 @@ NEUTRAL = {
     "debug": (("", []), "there is no debug mode"),
     "skip_memory_metrics": ((True,), "memory is not measured while training"),
     "do_eval": ((False,), "evaluation is a step of its own: evaluate and compare"),
-    "eval_strategy": (("no",), "evaluation is a step of its own: evaluate and compare"),
-    "evaluation_strategy": (("no",), "evaluation is a step of its own: evaluate and compare"),
+    "evaluation_strategy": (("no",), "it is called eval_strategy"),
     "eval_on_start": ((False,), "evaluation is a step of its own: evaluate and compare"),
     "do_predict": ((False,), "evaluation is a step of its own: evaluate and compare"),
-    "load_best_model_at_end": ((False,), "training ends with the last step's adapter"),
     "save_strategy": (("steps",), "checkpoints are written every save_steps steps"),
     "save_only_model": ((False,), "a checkpoint holds all that a run needs to go on"),
     "enable_jit_checkpoint": ((False,), "checkpoints are written between steps"),
@@ -113,8 +104,8 @@ WITHOUT_EFFECT = {
         "transformers_continuous_batching_config",
     ),
     "it belongs to a loss or a term of the loss that is not offered": (
-        "sapo_temperature_neg", "sapo_temperature_pos", "vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg",
-        "vespo_lambda_neg", "ref_model_mixup_alpha", "ref_model_sync_steps", "use_bias_correction_kl",
+        "vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg",
+        "vespo_lambda_neg", "ref_model_mixup_alpha", "ref_model_sync_steps",
         "entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target",
     ),
     "models have no dropout, padding changes no result, and there are no tools": (
@@ -130,10 +121,10 @@ WITHOUT_EFFECT = {
         "dataloader_prefetch_factor", "dataloader_multiprocessing_context", "dataloader_in_order", "length_column_name",
         "label_names",
     ),
-    "training does not evaluate": (
-        "num_generations_eval", "eval_steps", "eval_delay", "per_device_eval_batch_size", "eval_accumulation_steps",
+    "an evaluation during training draws completions and grades them": (
+        "eval_delay", "per_device_eval_batch_size", "eval_accumulation_steps",
         "eval_do_concat_batches", "eval_use_gather_object", "prediction_loss_only", "include_for_metrics",
-        "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", "metric_for_best_model", "greater_is_better",
+        "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", 
     ),
     "it belongs to a log, a tracker or a hub that is not used": (
         "logging_dir", "logging_first_step", "logging_nan_inf_filter", "log_level", "log_level_replica",

@@ -39,7 +39,7 @@ TRL = {
 }  # fmt: skip
 
 #: TRL's defaults that are not ours: the docstring of the class names each of them.
-OTHER_DEFAULTS = {"max_steps", "save_steps", "save_total_limit", "logging_steps"}
+OTHER_DEFAULTS = {"max_steps", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef"}
 #: TRL's defaults that a script can only leave out. A run's length is max_steps here, and there is no auxiliary loss.
 ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
 
@@ -47,8 +47,8 @@ ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"loss_type": "grpo"}, "loss_type must be one of dapo, dr_grpo"),
-        ({"num_generations": 1}, "at least 2"),
+        ({"loss_type": "gspo"}, "loss_type must be one of grpo, bnpo, dapo, dr_grpo, cispo, sapo; got 'gspo'"),
+        ({"num_generations": 1}, "num_generations must be a whole number from 2 on; got 1"),
         (
             {"num_generations": 3, "per_device_train_batch_size": 8},
             "3 does not: take 2, 4, 8, or change",
@@ -58,14 +58,57 @@ ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
         ({"max_steps": "30"}, "max_steps must be a whole number from 1 on; got '30'"),
         ({"per_device_train_batch_size": 0}, "per_device_train_batch_size must be a whole number from 1 on; got 0"),
         ({"gradient_accumulation_steps": -1}, "gradient_accumulation_steps must be a whole number from 1 on"),
-        ({"save_total_limit": None}, "save_total_limit must be a whole number from 1 on; got None"),
+        ({"save_total_limit": 0}, "save_total_limit must be a whole number from 1 on; got 0"),
+        ({"max_steps": True}, "max_steps must be a whole number from 1 on; got True"),
+        ({"seed": 1.5}, "seed must be a whole number from 0 on; got 1.5"),
+        ({"epsilon": -0.1}, "epsilon must be a number from 0 on; got -0.1"),
+        ({"epsilon": 1.0}, "epsilon must be below 1"),
+        ({"temperature": float("nan")}, "temperature must be a number above 0; got nan"),
+        ({"learning_rate": float("inf")}, "learning_rate must be a number from 0 on; got inf"),
+        ({"learning_rate": "1e-5"}, "learning_rate must be a number from 0 on; got '1e-5'"),
+        ({"max_minutes": 0}, "max_minutes must be a number above 0; got 0"),
+        ({"beta": None}, "beta must be a number from 0 on; got None"),
+        ({"delta": 1.1}, "delta=1.1 must be above 1 \\+ epsilon_high, here 1.2"),
+        ({"loss_type": "cispo"}, "caps the ratio at epsilon_high, and it is None"),
+        ({"loss_type": "cispo", "epsilon_high": 0.28}, "give a cap of at least 1"),
+        ({"importance_sampling_level": "tokens"}, "did you mean 'token'"),
+        ({"importance_sampling_clip_min": 4.0}, "importance_sampling_clip_min=4.0 must be below"),
+        ({"mask_truncated_completions": "yes"}, "mask_truncated_completions must be True or False; got 'yes'"),
+        ({"reward_weights": [1.0, float("nan")]}, "reward_weights must be a list of finite numbers"),
+        ({"warmup_ratio": 0.1}, "'constant' has no warm-up"),
+        ({"warmup_ratio": 0.1, "warmup_steps": 3}, "warmup_steps or warmup_ratio, not both"),
+        ({"lr_scheduler_type": "linear", "warmup_steps": 101}, "warmup_steps=101 is more than max_steps=100"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs its floor"),
+        ({"steps_per_generation": 3, "gradient_accumulation_steps": 2}, "must be a multiple of gradient_accumulation"),
+        ({"generation_batch_size": 12}, "generation_batch_size=12 must be a multiple of per_device_train_batch_size=8"),
         ({"warmup_steps": 0.1}, "warmup_steps must be a whole number from 0 on; got 0.1"),
-        ({"temperature": 0}, "temperature must be positive"),
+        ({"temperature": 0}, "temperature must be a number above 0; got 0"),
     ],
 )
 def test_settings_that_cannot_work_are_one_sentence(tmp_path, settings, words):
     with pytest.raises(UserError, match=words):
-        GRPOConfig(str(tmp_path), **settings)
+        GRPOConfig(str(tmp_path), **{"lr_scheduler_type": "constant", **settings})
+
+
+def test_no_clipping_of_the_gradient():
+    """Both are TRL's spelling of it. A norm of 0 would have stopped all learning."""
+    for value in (0, 0.0, None):
+        assert not GRPOConfig("x", max_grad_norm=value).max_grad_norm
+
+
+def test_the_batches_of_a_run():
+    """Rollout steps and optimizer steps are often taken for each other."""
+    config = GRPOConfig(
+        "x", max_steps=24, per_device_train_batch_size=4, gradient_accumulation_steps=2, num_generations=4,
+        steps_per_generation=6, num_iterations=2, warmup_ratio=0.25, learning_rate=1e-4,
+    )  # fmt: skip
+    assert (config.step_batch_size, config.generation_batch_size) == (8, 24)
+    assert (config.parts_per_generation, config.steps_on_a_generation) == (3, 6)
+    assert config.plan(12) == (
+        "24 optimizer steps of 8 completions, on 4 generations of 24 (6 prompts x 4): 2.00 epochs of 12 prompts. "
+        "Learning rate 0.0001, linear, after a warm-up of 6 steps."
+    )
+    assert GRPOConfig("x", generation_batch_size=32).steps_per_generation == 4
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -88,14 +131,18 @@ def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
     different = {name for name, value in own.items() if name in theirs and value != theirs[name]}
     assert different | {"logging_steps"} == OTHER_DEFAULTS
     assert all(name in GRPOConfig.__doc__ for name in OTHER_DEFAULTS | {"router_aux_loss_coef", "bf16"})
-    assert own.keys() - theirs.keys() == {"output_dir", "max_prompt_length", "max_minutes", "reward_timeout"}
+    assert own.keys() - theirs.keys() == {
+        "output_dir", "max_prompt_length", "max_minutes", "reward_timeout", "router_replay", "backup_dir",
+        "no_signal_steps", "importance_sampling_correction", "importance_sampling_mode",
+        "importance_sampling_clip_max", "importance_sampling_clip_min", "warmup_ratio",
+    }  # fmt: skip
 
 
 def test_every_setting_of_trl_is_known():
     """What a TRL script may hold is ours, neutral at some value, or without effect; never "no such setting"."""
     own = {field.name for field in fields(GRPOConfig)}
     without_effect = [name for names in WITHOUT_EFFECT.values() for name in names]
-    by_batch = {"generation_batch_size", "steps_per_generation"}
+    by_batch = {"generation_batch_size"}
     assert trl_defaults().keys() <= own | set(NEUTRAL) | set(without_effect) | by_batch
     assert len(without_effect) == len(set(without_effect))
     assert not own & set(NEUTRAL) and not (own | set(NEUTRAL)) & set(without_effect)
@@ -124,14 +171,9 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
     ("settings", "sentence"),
     [
         (
-            {"beta": 0.1},
-            "beta=0.1 is not supported, as this version has no KL term and no reference model: "
-            "leave beta out or set it to 0.0.",
-        ),
-        (
-            {"warmup_ratio": 0.1},
-            "warmup_ratio=0.1 is not supported, as the warm-up is given in steps, as warmup_steps: "
-            "leave warmup_ratio out or set it to 0.0.",
+            {"top_p": 0.9},
+            "top_p=0.9 is not supported, as tokens are drawn from the whole distribution, the one whose gradient is "
+            "taken: leave top_p out or set it to 1.0.",
         ),
         (
             {"num_train_epochs": 1},
@@ -162,10 +204,12 @@ def test_refusals_in_full(settings, sentence):
 def test_sizes_of_a_generation_may_say_what_the_batch_says():
     batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
     config = GRPOConfig("out", **batch, generation_batch_size=16, steps_per_generation=4)
-    assert config == GRPOConfig("out", **batch) and config.generation_batch_size == 16
-    for other in ({"generation_batch_size": 64}, {"steps_per_generation": 8}):
-        with pytest.raises(UserError, match="each generation makes one optimizer step"):
-            GRPOConfig("out", **batch, **other)
+    assert config.generation_batch_size == GRPOConfig("out", **batch).generation_batch_size == 16
+    assert GRPOConfig("out", **batch, generation_batch_size=16) == GRPOConfig("out", **batch)
+    for other in ({"generation_batch_size": 64}, {"steps_per_generation": 16}):
+        assert GRPOConfig("out", **batch, **other).generation_batch_size == 64
+    with pytest.raises(UserError, match="generation_batch_size=32 is not supported, as it is per_device"):
+        GRPOConfig("out", **batch, generation_batch_size=32, steps_per_generation=4)
 
 
 @pytest.mark.parametrize(("given", "kept"), [(True, "group"), (False, "none"), ("batch", "batch")])

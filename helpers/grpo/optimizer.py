@@ -1,0 +1,49 @@
+"""The optimizer and the learning-rate schedule of a run."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from transformers import get_scheduler
+
+from helpers.grpo.config import GRPOConfig
+from helpers.runtime import UserError
+
+EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit")
+
+
+def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.optim.Optimizer:
+    """Return AdamW over the weights of the adapter: with moments in 8 bits (bitsandbytes) on a GPU, else PyTorch's.
+
+    Raises UserError where `args.optim` asks for 8 bits and bitsandbytes is missing.
+    """
+    settings = {"lr": args.learning_rate, "weight_decay": args.weight_decay}
+    wants_eight_bits = args.optim in EIGHT_BIT or (args.optim == "auto" and weights[0].is_cuda)
+    if not wants_eight_bits:
+        return torch.optim.AdamW(weights, **settings)
+    try:
+        from bitsandbytes.optim import AdamW8bit
+    except ImportError as error:
+        if args.optim == "auto":
+            return torch.optim.AdamW(weights, **settings)
+        raise UserError(
+            f"optim='{args.optim}' needs bitsandbytes: pip install bitsandbytes, or choose 'adamw_torch'."
+        ) from error
+    return AdamW8bit(weights, **settings)
+
+
+def make_schedule(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> torch.optim.lr_scheduler.LRScheduler:
+    """Return transformers' learning-rate schedule over the optimizer steps of the run."""
+    try:
+        return get_scheduler(
+            args.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=args.warmup_count,
+            num_training_steps=args.max_steps,
+            scheduler_specific_kwargs=args.lr_scheduler_kwargs,
+        )
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"lr_scheduler_kwargs={args.lr_scheduler_kwargs!r} do not fit lr_scheduler_type="
+            f"'{args.lr_scheduler_type}' ({error})."
+        ) from error

@@ -1,0 +1,203 @@
+"""What one optimizer step learns from, how it is cut into micro-batches, and what is logged of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from helpers.grpo.correction import Correction
+from helpers.grpo.losses import PolicyLoss
+from helpers.rollout.completion import Completion
+
+
+@dataclass(frozen=True)
+class UpdateBatch:
+    """The B completions of one optimizer step.
+
+    advantages: float32 [B]. weights: float64 [B], how much each token of a completion counts. tokens: how many of each
+    completion count; 0 where it is left out of the loss. old_logprobs: of the policy at the time of the generation, one
+    list a completion, or None where that is the policy as it is now. ref_logprobs: of the reference, or None without.
+    """
+
+    completions: Sequence[Completion]
+    advantages: Tensor
+    weights: Tensor
+    tokens: Sequence[int]
+    old_logprobs: Sequence[list[float]] | None = None
+    ref_logprobs: Sequence[list[float]] | None = None
+
+    def rows(self, places: Sequence[int], device: torch.device) -> "UpdateRows":
+        """Return the tensors of some of the completions."""
+        completions = [self.completions[place] for place in places]
+        return UpdateRows(
+            completions=completions,
+            advantages_B=self.advantages[list(places)].to(device),
+            weights_B=self.weights[list(places)].float().to(device),
+            is_kept_B=torch.tensor([self.tokens[place] > 0 for place in places]).to(device),
+            sampler_BT=_padded([completion.logprobs for completion in completions], device),
+            old_BT=_padded_at(self.old_logprobs, places, device),
+            ref_BT=_padded_at(self.ref_logprobs, places, device),
+        )
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """A micro-batch of an `UpdateBatch`, on the device. old_BT and ref_BT are None where the batch has none."""
+
+    completions: Sequence[Completion]
+    advantages_B: Tensor
+    weights_B: Tensor
+    is_kept_B: Tensor
+    sampler_BT: Tensor
+    old_BT: Tensor | None
+    ref_BT: Tensor | None
+
+
+def _padded(values: Sequence[list[float]], device: torch.device) -> Tensor:
+    """float32 [B, T], padded with 0 on the right."""
+    return pad_sequence([torch.tensor(row) for row in values], batch_first=True).to(device)
+
+
+def _padded_at(values: Sequence[list[float]] | None, places: Sequence[int], device: torch.device) -> Tensor | None:
+    return None if values is None else _padded([values[place] for place in places], device)
+
+
+def micro_batches(completions: Sequence[Completion], max_tokens: int) -> list[list[int]]:
+    """Cut completions into micro-batches: places of completions of like length, to pad less.
+
+    max_tokens: of a micro-batch, prompts and padding counted. A longer completion is a micro-batch by itself.
+    """
+    lengths = [len(completion.prompt_ids) + len(completion.token_ids) for completion in completions]
+    order = sorted(range(len(completions)), key=lengths.__getitem__)
+    batches = []
+    for place in order:
+        # the lengths rise, so this completion is the longest of its micro-batch
+        fits = batches and (len(batches[-1]) + 1) * lengths[place] <= max_tokens
+        if fits:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
+class UpdateStatistics:
+    """Sums and extremes over the tokens of one optimizer step that count. They stay on the device until `metrics`,
+    since reading a value would wait for the micro-batch."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.sums: dict[str, Tensor] = {}
+        self.largest: dict[str, Tensor] = {}
+        self.smallest: dict[str, Tensor] = {}
+        self.correction_ratios: list[Tensor] = []  # NaN where no token counts
+
+    def add(self, **values: Tensor) -> None:
+        """Add to sums."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.double()
+
+    def note_extremes(self, name: str, values: Tensor, is_counted: Tensor) -> None:
+        """Keep the largest and the smallest of the values that count."""
+        largest = values.masked_fill(~is_counted, -torch.inf).max().double()
+        smallest = values.masked_fill(~is_counted, torch.inf).min().double()
+        self.largest[name] = torch.maximum(self.largest.get(name, largest), largest)
+        self.smallest[name] = torch.minimum(self.smallest.get(name, smallest), smallest)
+
+    def add_loss(self, found: PolicyLoss, entropy_BT: Tensor, is_counted_BT: Tensor, scale: float) -> None:
+        """Take in the loss of a micro-batch. A ratio [B, 1] counts once for each completion, [B, T] for each token."""
+        has_one_ratio = found.ratio.shape[1] == 1
+        is_counted = is_counted_BT.any(1, keepdim=True) if has_one_ratio else is_counted_BT
+        is_low = found.is_low & is_counted
+        is_high = found.is_high & is_counted
+        self.add(
+            loss=found.loss.detach() / scale,
+            tokens=is_counted_BT.sum(),
+            entropy=entropy_BT.masked_fill(~is_counted_BT, 0.0).sum(),
+            ratios=is_counted.sum(),
+            low=is_low.sum(),
+            high=is_high.sum(),
+        )
+        self.note_extremes("ratio", found.ratio, is_counted)
+        ratios_B = is_counted.sum(1)
+        is_row_counted = ratios_B > 0
+        self.note_extremes("low", is_low.sum(1) / ratios_B.clamp(min=1), is_row_counted)
+        self.note_extremes("high", is_high.sum(1) / ratios_B.clamp(min=1), is_row_counted)
+        if found.kl is not None:
+            self.add(kl=found.kl.masked_fill(~is_counted_BT, 0.0).sum())
+
+    def add_sampler(self, logprobs_BT: Tensor, sampler_BT: Tensor, is_counted_BT: Tensor) -> None:
+        """Take in by how much sampler and trainer differ."""
+        difference_BT = (logprobs_BT.detach() - sampler_BT).abs().masked_fill(~is_counted_BT, 0.0)
+        self.add(difference=difference_BT.sum())
+        self.note_extremes("difference", difference_BT, is_counted_BT)
+
+    def add_correction(self, correction: Correction, is_counted_BT: Tensor) -> None:
+        """Take in importance weights, and how many of the ratios were within the bounds."""
+        weights, ratio = correction
+        has_one_ratio = ratio.shape[1] == 1
+        is_counted = is_counted_BT.any(1, keepdim=True) if has_one_ratio else is_counted_BT
+        counted_weights = weights.masked_fill(~is_counted, 0.0)
+        is_within = (weights == ratio) & is_counted
+        self.add(
+            corrections=is_counted.sum(),
+            correction_weights=counted_weights.sum(),
+            correction_squares=counted_weights.square().sum(),
+            correction_ratios=ratio.masked_fill(~is_counted, 0.0).sum(),
+            within=is_within.sum(),
+        )
+        self.note_extremes("correction", ratio, is_counted)
+        self.correction_ratios.append(ratio.masked_fill(~is_counted, torch.nan).flatten())
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return what to log, in TRL's names where TRL has one. This waits for the device, once.
+
+        None stands for what no token says.
+        """
+        values = {f"sum {name}": value for name, value in self.sums.items()}
+        values |= {f"max {name}": value for name, value in self.largest.items()}
+        values |= {f"min {name}": value for name, value in self.smallest.items()}
+        if self.correction_ratios:
+            ratios = torch.cat(self.correction_ratios).double()
+            values["p99 correction"] = torch.nanquantile(ratios, 0.99)
+        read = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+
+        def mean(name: str, count: str) -> float | None:
+            return read[f"sum {name}"] / read[f"sum {count}"] if read[f"sum {count}"] else None
+
+        has_tokens = read["sum tokens"] > 0
+        found = {
+            "loss": read["sum loss"],
+            "entropy": mean("entropy", "tokens"),
+            "clip_ratio/low_mean": mean("low", "ratios"),
+            "clip_ratio/high_mean": mean("high", "ratios"),
+            "clip_ratio/low_min": read["min low"],
+            "clip_ratio/high_max": read["max high"],
+            "ratio/min": read["min ratio"],
+            "ratio/max": read["max ratio"],
+            "sampling/sampling_logp_difference/mean": mean("difference", "tokens"),
+            "sampling/sampling_logp_difference/max": read["max difference"],
+        }
+        if has_tokens:
+            found["clip_ratio/region_mean"] = found["clip_ratio/low_mean"] + found["clip_ratio/high_mean"]
+        if "sum kl" in read:
+            found["kl"] = mean("kl", "tokens")
+        if "sum corrections" in read:
+            squares = read["sum correction_squares"] * read["sum corrections"]
+            found |= {
+                "sampling/importance_sampling_ratio/min": read["min correction"],
+                "sampling/importance_sampling_ratio/mean": mean("correction_ratios", "corrections"),
+                "sampling/importance_sampling_ratio/max": read["max correction"],
+                "sampling/importance_sampling_ratio/p99": read["p99 correction"],
+                "sampling/effective_sample_size": read["sum correction_weights"] ** 2 / squares if squares else None,
+                "sampling/kept_ratio": mean("within", "corrections"),
+            }
+        if "sum aux_loss" in read:
+            found["aux_loss"] = read["sum aux_loss"]
+        if "sum expert_choices" in read:
+            found["router/flip_rate"] = mean("flipped_choices", "expert_choices")
+            found["router/flipped_tokens"] = mean("flipped_tokens", "routed_tokens")
+        if not has_tokens:
+            found = dict.fromkeys(found) | {"loss": 0.0}
+        return found

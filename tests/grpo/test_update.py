@@ -1,0 +1,180 @@
+"""What an optimizer step learns from: ratios, references, several steps on one generation."""
+
+import pytest
+import torch
+
+from helpers import read_metrics
+from helpers.grpo.batch import Generation
+from helpers.grpo.logprobs import policy_logprobs
+from tests.grpo.small import adapter, same, timeless, trainer_in
+
+
+def test_on_policy_the_ratio_is_exactly_one(tmp_path, prompts):
+    """Also in 16 bits, where sampler and trainer differ: what is left of that belongs into the importance weights."""
+    trainer = trainer_in(tmp_path, prompts, dense="nf4", max_completion_length=40)
+    generation = trainer.generate(0)
+    for completion in generation.completions:
+        completion.logprobs = [value - 0.3 for value in completion.logprobs]  # a sampler that is far off
+    metrics = trainer.step(trainer.backward(generation))
+    assert metrics["ratio/min"] == metrics["ratio/max"] == 1
+    assert metrics["clip_ratio/region_mean"] == 0
+    assert metrics["sampling/sampling_logp_difference/mean"] == pytest.approx(0.3, abs=1e-3)
+    assert metrics["sampling/importance_sampling_ratio/mean"] == pytest.approx(2.718281828**0.3, rel=1e-3)
+
+
+def test_importance_weights_scale_the_gradient(tmp_path, prompts):
+    """A sampler that gives every token half of its probability: each counts twice, up to the bound."""
+    found = {}
+    for clip_max in (3.0, 1.5):
+        trainer = trainer_in(tmp_path / str(clip_max), prompts, importance_sampling_clip_max=clip_max)
+        generation = trainer.generate(0)
+        trainer.backward(generation)
+        plain = torch.cat([weight.grad.flatten() for weight in trainer.weights])
+        for completion in generation.completions:
+            completion.logprobs = [value - 0.6931472 for value in completion.logprobs]
+        statistics = trainer.backward(generation)
+        weighted = torch.cat([weight.grad.flatten() for weight in trainer.weights])
+        torch.testing.assert_close(weighted, min(2.0, clip_max) * plain, rtol=1e-3, atol=1e-7)
+        found[clip_max] = statistics.metrics()
+    assert found[3.0]["sampling/kept_ratio"] == 1 and found[1.5]["sampling/kept_ratio"] == 0
+    assert found[3.0]["sampling/effective_sample_size"] == pytest.approx(1, abs=1e-6)
+
+
+def test_without_correction_no_weight_is_applied(tmp_path, prompts):
+    """And none is logged."""
+    trainer = trainer_in(tmp_path, prompts, importance_sampling_correction=False)
+    metrics = trainer.step(trainer.backward(trainer.generate(0)))
+    assert "sampling/effective_sample_size" not in metrics and "sampling/sampling_logp_difference/mean" in metrics
+
+
+def test_several_steps_on_one_generation(tmp_path, prompts):
+    """Twelve steps on two generations of three parts, gone through twice: each part has its own completions, and the
+    old log-probabilities stay those from before the first step."""
+    settings = {"steps_per_generation": 6, "num_iterations": 2, "max_steps": 12, "learning_rate": 3e-3}
+    trainer = trainer_in(tmp_path, prompts, **settings)
+    drawn_at = []
+    generate = trainer.generate
+
+    def watched(step):
+        drawn_at.append(step)
+        return generate(step)
+
+    trainer.generate = watched
+    parts = []
+    for step in trainer.steps():
+        before_first = [value for row in step.generation.old_logprobs if row for value in row]
+        assert len(step.generation.completions) == 24
+        parts.append(tuple(trainer._part(step.step - 1)))
+        assert before_first
+    assert drawn_at == [0, 6]
+    assert parts[:3] == parts[3:6] and sorted(sum(parts[:3], ())) == list(range(24))
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert rows[0]["ratio/max"] == rows[6]["ratio/max"] == 1  # before the first step on a generation
+    assert all(row["ratio/max"] != 1 for number, row in enumerate(rows) if number not in (0, 6))
+
+
+def test_old_logprobs_are_those_of_the_policy_that_drew(tmp_path, prompts):
+    """Recorded in passing by the first step, computed beforehand for the others."""
+    trainer = trainer_in(tmp_path, prompts, steps_per_generation=4, num_iterations=2, max_completion_length=40)
+    generation = trainer.generate(0)
+    with torch.no_grad():
+        wanted, _, mask = policy_logprobs(trainer.model, generation.completions)
+    trainer.step(trainer.backward(generation))
+    for row, completion, counted, found in zip(wanted, generation.completions, mask, generation.old_logprobs):
+        assert len(found) == len(completion.token_ids) == int(counted.sum())
+        torch.testing.assert_close(torch.tensor(found), row[: len(found)], atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", [{"num_iterations": 2}, {"steps_per_generation": 4}, {"beta": 0.1}])
+def test_a_run_cut_within_a_generation_ends_in_the_same_bytes(tmp_path, prompts, settings):
+    """The old log-probabilities cannot be computed again: the weights have moved."""
+
+    class StopAfterTheFirst:
+        def on_log(self, *_, **__):
+            raise SystemExit
+
+    settings = {**settings, "max_steps": 4, "learning_rate": 3e-3}
+    whole = trainer_in(tmp_path / "whole", prompts, **settings)
+    whole.train()
+    with pytest.raises(SystemExit):
+        trainer_in(tmp_path / "cut", prompts, callbacks=[StopAfterTheFirst()], **settings).train()
+    resumed = trainer_in(tmp_path / "cut", prompts, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert same(adapter(resumed), adapter(whole))
+    rows = [timeless(read_metrics(tmp_path / name / "metrics.jsonl")) for name in ("whole", "cut")]
+    assert rows[0] == rows[1]
+
+
+def test_the_reference_is_the_model_without_its_adapter(tmp_path, prompts):
+    """At the first step the KL divergence is exactly 0; later it is not, and it pulls the policy back."""
+    settings = {"max_steps": 4, "learning_rate": 3e-3}
+    free = trainer_in(tmp_path / "free", prompts, beta=1e-9, **settings)
+    free.train()
+    held = trainer_in(tmp_path / "held", prompts, beta=100.0, **settings)
+    held.train()
+    of_free = [row["kl"] for row in read_metrics(tmp_path / "free" / "metrics.jsonl")]
+    of_held = [row["kl"] for row in read_metrics(tmp_path / "held" / "metrics.jsonl")]
+    assert of_free[0] == of_held[0] == 0
+    assert 0 < of_held[-1] < 0.5 * of_free[-1]
+
+
+def test_a_generation_survives_json(tmp_path, prompts):
+    """With all that optimizer steps need of it."""
+    trainer = trainer_in(tmp_path, prompts, steps_per_generation=4, beta=0.1)
+    generation = trainer.generate(0)
+    again = Generation.from_dict(generation.to_dict())
+    assert again.old_logprobs == generation.old_logprobs and again.ref_logprobs == generation.ref_logprobs
+    assert again.completions == generation.completions
+
+
+def test_the_loop_in_the_open(tmp_path, prompts):
+    """`for step in trainer.steps()` does what `train` does, and leaving it loses nothing."""
+    trained = trainer_in(tmp_path / "trained", prompts)
+    trained.train()
+    looped = trainer_in(tmp_path / "looped", prompts, save_steps=10)
+    for step in looped.steps():
+        assert step.metrics["step"] == step.step and len(step.completions) == len(step.advantages) == 8
+        if step.step == 2:
+            break
+    again = trainer_in(tmp_path / "looped", prompts, save_steps=10)
+    assert [step.step for step in again.steps(resume_from_checkpoint=True)] == [3]
+    assert same(adapter(again), adapter(trained))
+
+
+def test_eight_bit_moments_resume_to_the_same_bytes(tmp_path, prompts):
+    """bitsandbytes keeps its state in a form of its own."""
+    settings = {"optim": "adamw_8bit", "max_steps": 3}
+    whole = trainer_in(tmp_path / "whole", prompts, **settings)
+    whole.train()
+    first = trainer_in(tmp_path / "cut", prompts, **settings)
+    for step in first.steps():
+        if step.step == 2:
+            break
+    resumed = trainer_in(tmp_path / "cut", prompts, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    assert same(adapter(resumed), adapter(whole))
+    assert type(whole.optimizer).__name__ == "AdamW8bit"
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({"lr_scheduler_type": "constant"}, [1, 1, 1, 1]),
+        ({"lr_scheduler_type": "linear"}, [1, 0.75, 0.5, 0.25]),
+        ({"lr_scheduler_type": "constant_with_warmup", "warmup_ratio": 0.5}, [0, 0.5, 1, 1]),
+        ({"lr_scheduler_type": "cosine"}, [1, 0.8536, 0.5, 0.1464]),
+        (
+            {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1}},
+            [1, 0.8682, 0.55, 0.2318],
+        ),
+    ],
+)
+def test_schedules(tmp_path, prompts, settings, rates):
+    """In optimizer steps, warm-up included."""
+    trainer = trainer_in(tmp_path, prompts, max_steps=4, learning_rate=1.0, **settings)
+    found = []
+    for _ in range(4):
+        found.append(trainer.scheduler.get_last_lr()[0])
+        trainer.optimizer.step()
+        trainer.scheduler.step()
+    assert found == pytest.approx(rates, abs=1e-4)
