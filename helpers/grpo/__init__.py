@@ -3,6 +3,9 @@
 from helpers.grpo.checkpoint import read_metrics
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.controls import apply_control, check_control
-from helpers.grpo.trainer import GRPOTrainer
+from helpers.grpo.recipes import RECIPES, recipe
+from helpers.grpo.trainer import GRPOTrainer, TrainStep
 
-__all__ = ["GRPOConfig", "GRPOTrainer", "apply_control", "check_control", "read_metrics"]
+__all__ = [
+    "RECIPES", "GRPOConfig", "GRPOTrainer", "TrainStep", "apply_control", "check_control", "read_metrics", "recipe",
+]  # fmt: skip

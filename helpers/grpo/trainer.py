@@ -47,12 +47,39 @@ from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
 from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import UserError, random_seed, whole_folder
+from helpers.runtime import GIB, UserError, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 
 TEMPLATE_TOKENS = 256  # more than a chat template adds to a prompt
+#: What a dry run lets the rewards judge: texts that break careless rewards.
+MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
+
+
+def _check_dataset(name: str, dataset) -> None:
+    """Raise UserError unless a data set can be trained on."""
+    if not len(dataset) or "prompt" not in dataset.column_names:
+        raise UserError(f"{name} needs at least one row and a column 'prompt'.")
+
+
+def made_up_completion(text: str) -> Completion:
+    """A completion that no model has drawn."""
+    token_ids = [0, 0]
+    return Completion([0], token_ids, [0.0] * len(token_ids), text, "", "stop")
+
+
+def _gpu_memory() -> dict[str, float]:
+    """The largest share of the GPU's memory that this process has reserved, and as much in GiB; {} without a GPU."""
+    if not torch.cuda.is_available():
+        return {}
+    reserved = torch.cuda.max_memory_reserved()
+    _, total = torch.cuda.mem_get_info()
+    return {"memory/peak_GiB": reserved / GIB, "memory/peak_share": reserved / total}
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None or math.isnan(value) else f"{value:.3g}"
 
 
 @dataclass
@@ -101,6 +128,7 @@ class GRPOTrainer:
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
         engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
+        eval_dataset: rows like those of train_dataset, held out from it, for `evaluate`.
     """
 
     def __init__(
@@ -113,14 +141,19 @@ class GRPOTrainer:
         callbacks: Sequence | None = None,
         task: Task | None = None,
         engine: RolloutEngine | None = None,
+        eval_dataset=None,
     ):
         check_trainable(model)
         check_attention(model)
-        if not len(train_dataset) or "prompt" not in train_dataset.column_names:
-            raise UserError("train_dataset needs at least one row and a column 'prompt'.")
+        _check_dataset("train_dataset", train_dataset)
+        if eval_dataset is not None:
+            _check_dataset("eval_dataset", eval_dataset)
+        elif args.eval_strategy != "no":
+            raise UserError(f"eval_strategy='{args.eval_strategy}' needs an eval_dataset: give GRPOTrainer one.")
         self.model = model
         self.args = args
         self.train_dataset = train_dataset
+        self.eval_dataset = eval_dataset
         self.callbacks = callbacks or []
         self.task = task
         self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
@@ -135,7 +168,9 @@ class GRPOTrainer:
             max_length=args.max_length,
             chat_template_kwargs=args.chat_template_kwargs,
         )
-        self._check_prompts()
+        self._check_prompts("train_dataset", train_dataset)
+        if eval_dataset is not None:
+            self._check_prompts("eval_dataset", eval_dataset)
         self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = make_optimizer(self.weights, args)
@@ -148,6 +183,7 @@ class GRPOTrainer:
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
         self.history = []  # the metrics of the whole run, earlier sessions included
+        self.evaluations = []  # likewise
 
     def _check_rewards(self) -> None:
         if len(set(self.reward_names)) < len(self.reward_names):
@@ -158,30 +194,34 @@ class GRPOTrainer:
         if weights is not None and len(weights) != len(self.reward_funcs):
             raise UserError(f"{len(weights)} reward_weights for {len(self.reward_funcs)} reward functions.")
 
-    def _check_prompts(self) -> None:
+    def _check_prompts(self, name: str, dataset) -> None:
         """Raise UserError for a prompt that is too long, before hours of training lead to it.
 
         A token takes at least one byte, so only prompts of many bytes are rendered.
         """
         room = self.engine.max_length - self.args.max_completion_length
-        for number, prompt in enumerate(self.train_dataset["prompt"], 1):
+        for number, prompt in enumerate(dataset["prompt"], 1):
             if len(json.dumps(prompt)) < room - TEMPLATE_TOKENS:
                 continue
             length = self.engine.prompt_length(prompt)
             if length > room:
                 raise UserError(
-                    f"The prompt of row {number} of train_dataset has {length} tokens and there is room for {room}: "
+                    f"The prompt of row {number} of {name} has {length} tokens and there is room for {room}: "
                     "shorten it, leave it out, or raise max_prompt_length."
                 )
 
-    def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> TrainerState:
+    def train(self, resume_from_checkpoint: bool | str | Path | None = None, dry_run: bool = False) -> TrainerState:
         """Run to `max_steps`, `max_minutes` or an interrupt; return the `TrainerState`.
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
         the uninterrupted one would have, from its last checkpoint. Where that is of the step before
         the one it broke off in, what the rewards said of that step stands.
+        dry_run: try the data, the rewards and one step, as `dry_run` does, and train nothing.
         """
+        if dry_run:
+            self.dry_run()
+            return self.state
         try:
             for _ in self.steps(resume_from_checkpoint):
                 pass
@@ -197,18 +237,27 @@ class GRPOTrainer:
         """
         with one_run_in(self.args.output_dir):
             self.generation = self._resume(resume_from_checkpoint)
-            metrics_file = MetricsFile(f"{self.args.output_dir}/metrics.jsonl", self.state.global_step)
-            self.history = read_metrics(metrics_file.path)
+            self._open_files()
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
             is_done = self.state.global_step >= self.args.max_steps
             try:
+                self._evaluate_if_due()  # an interrupt may have come before it was
                 while not is_done:
-                    yield self._train_step(metrics_file)
+                    yield self._train_step()
                     is_done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
             except (KeyboardInterrupt, GeneratorExit):
                 self._save_last_step()
                 raise
             self._save_last_step()
+
+    def _open_files(self) -> None:
+        """Open the run's metrics, without lines of steps that are to be done again."""
+        folder = Path(self.args.output_dir)
+        step = self.state.global_step
+        self.metrics_file = MetricsFile(folder / "metrics.jsonl", step)
+        self.evaluations_file = MetricsFile(folder / "evaluations.jsonl", step)
+        self.history = read_metrics(self.metrics_file.path)
+        self.evaluations = read_metrics(self.evaluations_file.path)
 
     def _save_last_step(self) -> None:
         """Write a checkpoint of the last step, unless there is one."""
@@ -216,7 +265,7 @@ class GRPOTrainer:
             if self.saved_step != self.state.global_step:
                 self._save()
 
-    def _train_step(self, metrics_file: MetricsFile) -> TrainStep:
+    def _train_step(self) -> TrainStep:
         """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
         started = time.monotonic()
         generation = self.generation
@@ -225,19 +274,35 @@ class GRPOTrainer:
             save_rollout(self.args.output_dir, self.state.global_step, self._settings(), generation)
         generated = time.monotonic()
         statistics = self.backward(generation)
-        with interrupts_held():  # the step, its line and its checkpoint: all of them or none
+        with interrupts_held():  # the step and its line: both or none
             updated = self.step(statistics)
             step = self.state.global_step
             now = time.monotonic()
             is_used_up = step % self.args.steps_on_a_generation == 0
             self.generation = None if is_used_up else generation
             seconds = {"time/update": now - generated, "step_time": now - started}
-            logs = {"step": step, **generation.metrics, **updated, **seconds}
-            metrics_file.append(logs)
+            logs = {"step": step, **generation.metrics, **updated, **seconds, **_gpu_memory()}
+            self.metrics_file.append(logs)
             self.history.append(logs)
+        evaluated = self._evaluate_if_due()
+        with interrupts_held():
             if step % self.args.save_steps == 0:
                 self._save()
-        return self._report(logs, generation)
+        return self._report(logs | evaluated, generation)
+
+    def _evaluate_if_due(self) -> dict[str, float]:
+        """Evaluate after a step for which that is due and not done; return the metrics, or {}."""
+        step = self.state.global_step
+        args = self.args
+        is_due = args.eval_strategy == "steps" and step and step % (args.eval_steps or args.save_steps) == 0
+        is_done = self.evaluations and self.evaluations[-1]["step"] == step
+        if not is_due or is_done:
+            return {}
+        metrics = self.evaluate()
+        row = {"step": step, **metrics}
+        self.evaluations_file.append(row)
+        self.evaluations.append(row)
+        return metrics
 
     def _report(self, logs: dict, generation: Generation) -> TrainStep:
         """Show a step to the callbacks."""
@@ -247,6 +312,63 @@ class GRPOTrainer:
         for callback in self.callbacks:
             callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
         return TrainStep(logs["step"], generation, advantages, logs, self.last_completions)
+
+    def evaluate(self) -> dict[str, float]:
+        """Draw and judge completions of eval_dataset; return the metrics with "eval_" before their names.
+
+        The same completions are drawn for the same weights, whenever it is called. Training is not changed by it.
+        """
+        if self.eval_dataset is None:
+            raise UserError("There is nothing to evaluate on: give GRPOTrainer an eval_dataset.")
+        args = self.args
+        started = time.monotonic()
+        num_generations = args.num_generations_eval or args.num_generations
+        seed = random_seed("evaluation", args.seed)
+        completions = self._draw(self.eval_dataset["prompt"], num_generations, seed)
+        metrics = self._judge(self.eval_dataset, completions, num_generations).metrics
+        metrics["runtime"] = time.monotonic() - started
+        return {f"eval_{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
+
+    def dry_run(self) -> None:
+        """Try everything that a run needs, and print what it found: nothing is written and no weight is changed.
+
+        The reward functions judge made-up answers, among them an empty one; then one generation is drawn and judged,
+        and one optimizer step is taken and taken back. Raises UserError as training would.
+        """
+        print(self.args.plan(len(self.train_dataset)))
+        self._try_rewards()
+        before = [weight.detach().clone() for weight in self.weights]
+        started = time.monotonic()
+        generation = self.generate(0)
+        generated = time.monotonic()
+        statistics = self.backward(generation)
+        self.optimizer.step()
+        updated = time.monotonic()
+        with torch.no_grad():
+            for weight, value in zip(self.weights, before, strict=True):
+                weight.copy_(value)
+        self.optimizer.state.clear()
+        self.optimizer.zero_grad()
+        metrics = statistics.metrics()
+        print(
+            f"One step: {len(generation.completions)} completions in {generated - started:.1f} s, update in "
+            f"{updated - generated:.1f} s. Reward {_shown(generation.metrics['reward'])}, "
+            f"{generation.metrics['frac_reward_zero_std']:.0%} of the groups without a difference, "
+            f"{generation.metrics['completions/clipped_ratio']:.0%} cut off, sampler and trainer "
+            f"{_shown(metrics['sampling/sampling_logp_difference/mean'])} nats apart."
+        )
+        if torch.cuda.is_available():
+            print(f"Largest memory so far: {torch.cuda.max_memory_reserved() / GIB:.2f} GiB.")
+
+    def _try_rewards(self) -> None:
+        """Let the rewards and the grader judge made-up answers, and print what they paid."""
+        count = len(MADE_UP_ANSWERS)
+        completions = [made_up_completion(text) for text in MADE_UP_ANSWERS]
+        rows = self.train_dataset.select([number % len(self.train_dataset) for number in range(count)])
+        generation = self._judge(rows, completions, 1)
+        for text, paid in zip(MADE_UP_ANSWERS, generation.rewards.tolist(), strict=True):
+            values = ", ".join(f"{name} {_shown(value)}" for name, value in zip(self.reward_names, paid, strict=True))
+            print(f"{text[:40]!r:<44}{values}")
 
     def save_model(self, folder):
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""

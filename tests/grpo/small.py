@@ -17,7 +17,9 @@ def constant_reward(prompts, completions, **_):
     return [0.1] * len(completions)
 
 
-def trainer_in(folder, prompts, reward=toy_reward, dense="fp32", callbacks=None, task=None, **settings):
+def trainer_in(
+    folder, prompts, reward=toy_reward, dense="fp32", callbacks=None, task=None, eval_dataset=None, **settings
+):
     torch.manual_seed(0)
     model, tokenizer = load_model(profile="tiny", dense=dense)
     model = add_lora(model, r=4, alpha=8)
@@ -26,12 +28,15 @@ def trainer_in(folder, prompts, reward=toy_reward, dense="fp32", callbacks=None,
         "learning_rate": 1e-3,
         "lr_scheduler_type": "constant",
         "num_generations": 4,
+        "no_signal_steps": None,
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 2,
         "max_completion_length": 24,
     }
     config = GRPOConfig(str(folder), **{**defaults, **settings})
-    return GRPOTrainer(model, reward, config, prompts, processing_class=tokenizer, callbacks=callbacks, task=task)
+    return GRPOTrainer(
+        model, reward, config, prompts, tokenizer, callbacks=callbacks, task=task, eval_dataset=eval_dataset
+    )
 
 
 def adapter(trainer):

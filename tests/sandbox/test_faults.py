@@ -217,7 +217,7 @@ def test_an_interrupted_cell(nothing_left):
             matmul_judge.judge_many([{ENDLESS!r}] * 40)
             print("not interrupted")
         except KeyboardInterrupt:
-            print("took long" if time.monotonic() - started > wait + 3 else "ok")
+            print("took long" if time.monotonic() - started > wait + 15 else "ok")
         print(matmul_judge.judge({REFERENCE!r}).correct)
     matmul_judge.close()
     """

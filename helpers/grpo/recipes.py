@@ -1,0 +1,70 @@
+"""Named settings of published methods: `GRPOConfig.for_profile(profile, folder, **recipe("dapo"))`."""
+
+from helpers.runtime import UserError, did_you_mean
+
+#: Name -> settings of `GRPOConfig`. What a method leaves open is left to the profile.
+RECIPES = {
+    # DeepSeekMath (2024), section 4.1: the mean of each completion, a KL term, advantages over the group's deviation.
+    "grpo": {
+        "loss_type": "grpo",
+        "scale_rewards": "group",
+        "epsilon": 0.2,
+        "beta": 0.04,
+    },
+    # Dr. GRPO (2025), section 3.2: neither length nor deviation is divided by.
+    "dr_grpo": {
+        "loss_type": "dr_grpo",
+        "scale_rewards": "none",
+        "epsilon": 0.2,
+        "beta": 0.0,
+    },
+    # DAPO (2025), section 3: a wider upper clip, the mean over tokens, cut-off completions left out. Its dynamic
+    # sampling is not part of this trainer: groups without a difference teach nothing and are counted.
+    "dapo": {
+        "loss_type": "dapo",
+        "scale_rewards": "group",
+        "epsilon": 0.2,
+        "epsilon_high": 0.28,
+        "mask_truncated_completions": True,
+        "beta": 0.0,
+    },
+    # GSPO (2025), section 5.1: one ratio a completion. On policy it is the same as "grpo" without its KL term, so this
+    # recipe goes through each generation twice.
+    "gspo": {
+        "loss_type": "grpo",
+        "importance_sampling_level": "sequence",
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+        "num_iterations": 2,
+        "beta": 0.0,
+    },
+    # MiniMax-M1 (2025), section 3.1, with the cap of ScaleRL (2025): clipped tokens keep their gradient. On policy
+    # nothing is clipped, so this recipe goes through each generation twice.
+    "cispo": {
+        "loss_type": "cispo",
+        "epsilon_high": 5.0,
+        "num_iterations": 2,
+        "beta": 0.0,
+    },
+    # The settings of OpenAI's guide to reinforcement fine-tuning of gpt-oss (2025), with three corrections: it has
+    # groups of 2, where a division by the deviation leaves nothing of the rewards but their order; a step of two
+    # completions; and a loss that ends in long cut-off completions. The lengths are the profile's.
+    "guide": {
+        "learning_rate": 5e-5,
+        "weight_decay": 0.01,
+        "warmup_ratio": 0.1,
+        "lr_scheduler_type": "linear",
+        "temperature": 1.0,
+        "num_generations": 8,
+        "scale_rewards": "none",
+        "mask_truncated_completions": True,
+    },
+}
+
+
+def recipe(name: str, **changes) -> dict:
+    """Return the settings of a named method, with changes. Raises UserError for an unknown name."""
+    if name not in RECIPES:
+        known = ", ".join(RECIPES)
+        raise UserError(f"There is no recipe '{name}'{did_you_mean(name, RECIPES)}: choose {known}.")
+    return {**RECIPES[name], **changes}
