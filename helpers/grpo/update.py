@@ -29,16 +29,30 @@ class UpdateBatch:
     ref_logprobs: Sequence[list[float]] | None = None
 
     def rows(self, places: Sequence[int], device: torch.device) -> "UpdateRows":
-        """Return the tensors of some of the completions."""
+        """Return the tensors of some of the completions. They travel in one copy, as each waits for the device."""
+        places = list(places)
         completions = [self.completions[place] for place in places]
+        sampler_BT = _padded([completion.logprobs for completion in completions])
+        parts = [
+            self.advantages[places, None],
+            self.weights[places, None].float(),
+            torch.tensor([[float(self.tokens[place] > 0)] for place in places]),
+            sampler_BT,
+        ]
+        for logprobs in (self.old_logprobs, self.ref_logprobs):
+            if logprobs is not None:
+                parts.append(_padded([logprobs[place] for place in places]))
+        together = torch.cat(parts, 1).to(device)
+        advantages_B1, weights_B1, is_kept_B1, *logprobs_BT = together.split([part.shape[1] for part in parts], 1)
+        sampler_BT, *others = logprobs_BT
         return UpdateRows(
             completions=completions,
-            advantages_B=self.advantages[list(places)].to(device),
-            weights_B=self.weights[list(places)].float().to(device),
-            is_kept_B=torch.tensor([self.tokens[place] > 0 for place in places]).to(device),
-            sampler_BT=_padded([completion.logprobs for completion in completions], device),
-            old_BT=_padded_at(self.old_logprobs, places, device),
-            ref_BT=_padded_at(self.ref_logprobs, places, device),
+            advantages_B=advantages_B1[:, 0],
+            weights_B=weights_B1[:, 0],
+            is_kept_B=is_kept_B1[:, 0] > 0,
+            sampler_BT=sampler_BT,
+            old_BT=others.pop(0) if self.old_logprobs is not None else None,
+            ref_BT=others.pop(0) if self.ref_logprobs is not None else None,
         )
 
 
@@ -55,13 +69,9 @@ class UpdateRows:
     ref_BT: Tensor | None
 
 
-def _padded(values: Sequence[list[float]], device: torch.device) -> Tensor:
+def _padded(values: Sequence[list[float]]) -> Tensor:
     """float32 [B, T], padded with 0 on the right."""
-    return pad_sequence([torch.tensor(row) for row in values], batch_first=True).to(device)
-
-
-def _padded_at(values: Sequence[list[float]] | None, places: Sequence[int], device: torch.device) -> Tensor | None:
-    return None if values is None else _padded([values[place] for place in places], device)
+    return pad_sequence([torch.tensor(row) for row in values], batch_first=True)
 
 
 def micro_batches(completions: Sequence[Completion], max_tokens: int) -> list[list[int]]:

@@ -28,6 +28,8 @@ import torch
 from torch import nn
 
 from helpers import GRPOConfig, GRPOTrainer, add_lora, load_model, memory_plan
+from helpers.grpo.losses import token_weights
+from helpers.grpo.update import UpdateBatch
 from helpers.kernels import experts as experts_module
 from helpers.model import load, lora
 from helpers.model.files import Entry, read_tokenizer
@@ -92,6 +94,13 @@ def longest_completions(count: int, prompt: int, tokens: int) -> list[Completion
     return [completion] * count
 
 
+def update_batch(completions: list[Completion]) -> UpdateBatch:
+    """An optimizer step on completions that are worth nothing."""
+    tokens = [len(completion.token_ids) for completion in completions]
+    weights = token_weights("dapo", tokens, COMPLETION, len(completions))
+    return UpdateBatch(completions, torch.zeros(len(completions)), weights, tokens)
+
+
 class Run:
     """One GRPO step, phase by phase."""
 
@@ -150,7 +159,8 @@ class Run:
             profile, config=model.config, max_completion_length=self.completion, max_prompt_length=self.prompt
         )
         with tempfile.TemporaryDirectory() as folder:
-            config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt)
+            # bitsandbytes has no fake form; PyTorch's moments, which the plan counts, are four times as large
+            config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt, optim="adamw_torch")
             trainer = GRPOTrainer(model, odd_tokens, config, Prompts([{"prompt": "Use zip."}]), tokenizer)
             self.step(trainer)
             del self.rows[2:]
@@ -172,14 +182,15 @@ class Run:
             requests = [Request(almost_done, number) for number in range(self.batch)]
             list(backend.generate(requests, SamplingParams(max_new_tokens=LAST_STEPS), stop_ids))
         self.rows[-1]["kernels_a_step"] = len(self.gpu.graphs[-1])
-        completions = longest_completions(MICRO_BATCHES * trainer.micro_batch_size, self.prompt, self.completion)
+        count = MICRO_BATCHES * trainer.args.per_device_train_batch_size
+        batch = update_batch(longest_completions(count, self.prompt, self.completion))
         with self.phase("forward and backward"):
             trainer.optimizer.zero_grad()
             trainer.model.train()
-            sums = trainer.accumulate_gradients(completions, torch.zeros(len(completions)))
-        self.rows[-1]["completions"] = len(completions)
+            statistics, _ = trainer.accumulate_gradients(batch)
+        self.rows[-1]["completions"] = count
         with self.phase("AdamW"):
-            trainer.step(sums)
+            trainer.step(statistics)
         with self.phase("checkpoint"):
             for state in trainer.optimizer.state_dict()["state"].values():
                 for tensor in state.values():
