@@ -33,7 +33,7 @@ class Generation:
         """Return plain values, for JSON."""
         return {
             **vars(self),
-            "completions": [asdict(completion) for completion in self.completions],
+            "completions": [completion.to_dict() for completion in self.completions],
             "rewards": self.rewards.tolist(),
             "grades": [asdict(grade) for grade in self.grades],
         }
@@ -43,7 +43,7 @@ class Generation:
         """Rebuild what `to_dict` wrote."""
         return cls(
             prompts=saved["prompts"],
-            completions=[Completion(**values) for values in saved["completions"]],
+            completions=[Completion.from_dict(values) for values in saved["completions"]],
             rewards=torch.tensor(saved["rewards"], dtype=torch.float64),
             metrics=saved["metrics"],
             extras=saved["extras"],

@@ -48,3 +48,20 @@ def policy_logprobs(
         return blank.scatter(0, targets_N, values_N).view(len(completions), longest)
 
     return in_rows(logprobs_N), in_rows(entropy_N), in_rows(torch.ones_like(entropy_N))
+
+
+def recorded_experts(completions: Sequence[Completion]) -> Tensor | None:
+    """The experts that the sampler chose, where `policy_logprobs` has the tokens: int64 [B, L, layers, K] on the CPU.
+
+    -1 where nothing was recorded: for padding, and for the last token of a completion, which the sampler never read.
+    None if no completion has any. For `helpers.model.routing`.
+    """
+    recorded = [completion.experts for completion in completions if completion.experts is not None]
+    if not recorded:
+        return None
+    longest = max(len(completion.prompt_ids) + len(completion.token_ids) for completion in completions)
+    experts = torch.full((len(completions), longest, *recorded[0].shape[1:]), -1)
+    for row, completion in enumerate(completions):
+        if completion.experts is not None:
+            experts[row, : len(completion.experts)] = completion.experts
+    return experts

@@ -1,10 +1,12 @@
-"""Keys and values of a rollout, in buffers that are allocated once and never move.
+"""Keys and values of a rollout, and if asked the experts of its tokens, in buffers that never move.
 
 Each layer has one buffer for keys and one for values, [rows, Hkv, places, D]. Place 0 is the sink's: a key and a value
 of zeros, whose score is the bias alone (see `helpers.kernels.attention.decode_attention`). In a layer with full
 attention, position p lies at place 1 + p. A sliding layer is a ring: position p lies at place 1 + p mod window, so that
 after position `pos` was written, place 1 + j holds position pos - (pos - j) mod window. In both, what a query at `pos`
 may see lies at the places 1 + j with j <= pos.
+
+The experts of all layers have one buffer, [rows, length, layers, K], which position p has to itself.
 """
 
 from dataclasses import dataclass
@@ -53,10 +55,19 @@ class RolloutCache:
     """The cache of every layer.
 
     rows: sequences that are decoded together. There is one more, `prompt_row`, for a prompt whose other completions
-    start later. length: the most tokens of a row.
+    start later. length: the most tokens of a row. record_experts: keep `experts`, uint8 [rows + 1, length, layers, K],
+    the experts that each layer chose for the token at each position; else it is None.
     """
 
-    def __init__(self, config: GptOssConfig, rows: int, length: int, dtype: torch.dtype, device: torch.device):
+    def __init__(
+        self,
+        config: GptOssConfig,
+        rows: int,
+        length: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        record_experts: bool = False,
+    ):
         self.rows = rows
         self.prompt_row = rows
         self.length = length
@@ -68,6 +79,10 @@ class RolloutCache:
             keys = torch.zeros(shape, dtype=dtype, device=device)
             values = torch.zeros(shape, dtype=dtype, device=device)
             self.layers.append(LayerCache(keys, values, capacity if window else None))
+        self.experts = None
+        if record_experts:
+            shape = (rows + 1, length, config.num_hidden_layers, config.num_experts_per_tok)
+            self.experts = torch.zeros(shape, dtype=torch.uint8, device=device)
 
     def copy_row(self, source: int, targets: list[int], length: int) -> None:
         """Copy the first `length` positions of a row to other rows."""
@@ -78,6 +93,8 @@ class RolloutCache:
             places = layer.filled(length)
             for buffer in (layer.keys, layer.values):
                 buffer[rows, :, :places] = buffer[source, :, :places].clone()
+        if self.experts is not None:
+            self.experts[rows, :length] = self.experts[source, :length].clone()
 
     def clear(self) -> None:
         """Set everything to zero: a NaN that a rollout has left would reach the next one through hidden places."""
@@ -85,8 +102,9 @@ class RolloutCache:
             buffer.zero_()
 
     def buffers(self) -> list[Tensor]:
-        """Keys and values of every layer."""
-        return [buffer for layer in self.layers for buffer in (layer.keys, layer.values)]
+        """Keys and values of every layer, and the experts if they are recorded."""
+        keys_and_values = [buffer for layer in self.layers for buffer in (layer.keys, layer.values)]
+        return keys_and_values if self.experts is None else [*keys_and_values, self.experts]
 
     @property
     def nbytes(self) -> int:

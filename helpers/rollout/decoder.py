@@ -112,12 +112,14 @@ def decode_step(
     """Draw the next token of every row that is live, in place.
 
     rows: the first B of the cache's. length: no row is beyond position `length` - 1; the host knows this by counting.
-    rule: `SamplingParams.rule`. workspace: `workspace_for` B tokens.
+    rule: `SamplingParams.rule`. workspace: `workspace_for` B tokens. A cache with `experts` gets those of the tokens
+    that were read.
     """
     batch = rows.tokens.shape[0]
     heads = (batch, weights.key_heads, -1, weights.head_dim)
     angles = _angles(weights, rows.positions)
     bias = _score_bias(weights, rows, length)
+    chosen = None if cache.experts is None else []  # the experts [B, K] of every layer
 
     x = weights.embed(rows.tokens)  # the residual stream, fp32 [B, H]
     for layer, buffers in zip(weights.layers, cache.layers):
@@ -134,8 +136,11 @@ def decode_step(
 
         # experts
         normed = F.rms_norm(x, [weights.hidden_size], layer.expert_norm, weights.eps)
-        x = x + _routed_experts(weights, layer, normed, workspace)
+        x = x + _routed_experts(weights, layer, normed, workspace, chosen)
 
+    if chosen is not None:
+        experts_BLK = torch.stack(chosen, 1).to(torch.uint8)  # L layers
+        cache.experts[rows.row_numbers, rows.positions] = experts_BLK  # all layers in one write
     normed = F.rms_norm(x, [weights.hidden_size], weights.norm, weights.eps)
     logits = weights.head(normed)  # fp32 [B, V]
     tokens, logprobs = draw(logits, rows.keys, rows.positions, rows.params, rule)
@@ -193,12 +198,21 @@ def _rotate(weights: DecoderWeights, qkv: Tensor, cos: Tensor, sin: Tensor) -> t
 
 
 def _routed_experts(
-    weights: DecoderWeights, layer: LayerWeights, normed: Tensor, workspace: "Workspace | None"
+    weights: DecoderWeights,
+    layer: LayerWeights,
+    normed: Tensor,
+    workspace: "Workspace | None",
+    chosen: list[Tensor] | None,
 ) -> Tensor:
-    """The mixture of experts: fp32 [N, H] -> [N, H]."""
+    """The mixture of experts: fp32 [N, H] -> [N, H].
+
+    chosen: a list that the experts of each token, int64 [N, K], are appended to; None where nobody asks for them.
+    """
     router_logits = F.linear(normed, layer.router_weight, layer.router_bias)  # [N, E]
-    chosen, indices = router_logits.topk(weights.top_k, -1)  # [N, K]
-    shares = chosen.softmax(-1)
+    largest, indices = router_logits.topk(weights.top_k, -1)  # [N, K]
+    shares = largest.softmax(-1)
+    if chosen is not None:
+        chosen.append(indices)
     return routed_forward(normed, indices, shares, layer.experts, layer.expert_lora, workspace)
 
 
@@ -217,7 +231,7 @@ def _record(rows: Rows, tokens: Tensor, logprobs: Tensor) -> None:
 def prefill(
     weights: DecoderWeights, cache: RolloutCache, rows: list[int], tokens: Tensor, lengths: list[int], start: int
 ) -> None:
-    """Write keys and values of a piece of some prompts into their rows of the cache.
+    """Write keys and values of a piece of some prompts into their rows of the cache, and the experts if it has them.
 
     tokens: int64 [n, T], the tokens of each prompt at positions start to start + T - 1, with anything behind the end of
     a prompt; the positions before are in the cache already. lengths: of the prompts.
@@ -227,6 +241,7 @@ def prefill(
     cos = weights.cos[new.start : new.stop].repeat(count, 1)[:, None]  # [n * T, 1, D]
     sin = weights.sin[new.start : new.stop].repeat(count, 1)[:, None]
     masks = {}  # window -> the mask that all layers with that window share
+    chosen = None if cache.experts is None else []  # the experts [n * T, K] of every layer
 
     x = weights.embed(tokens.flatten())  # fp32 [n * T, H]
     for layer, buffers in zip(weights.layers, cache.layers):
@@ -249,7 +264,13 @@ def prefill(
             _keep(buffers, row, range(start, min(new.stop, length)), row_keys, row_values)
 
         normed = F.rms_norm(x, [weights.hidden_size], layer.expert_norm, weights.eps)
-        x = x + _routed_experts(weights, layer, normed, None)
+        x = x + _routed_experts(weights, layer, normed, None, chosen)
+
+    if chosen is not None:
+        experts_nTLK = torch.stack(chosen, 1).to(torch.uint8).unflatten(0, (count, width))  # L layers
+        for row, length, experts_TLK in zip(rows, lengths, experts_nTLK, strict=True):
+            stop = min(new.stop, length)
+            cache.experts[row, start:stop] = experts_TLK[: max(0, stop - start)]
 
 
 def _at(buffer: Tensor, rows: list[int], places: slice | list[int]) -> Tensor:

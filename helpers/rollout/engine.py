@@ -27,6 +27,8 @@ class RolloutEngine:
     chat_template_kwargs: passed to the chat template, such as {"reasoning_effort": "low"}.
     backend: what draws the tokens: "captured" (the project's own decoding step), "transformers" (its `generate`),
         "auto" (captured where it can run the model), or an object with the methods of `Backend`.
+    record_experts: keep the experts that every layer chose for every token, as `Completion.experts`; only the captured
+        backend does. An object as backend decides by itself.
     """
 
     def __init__(
@@ -38,13 +40,14 @@ class RolloutEngine:
         max_length: int,
         chat_template_kwargs: dict | None = None,
         backend: str | Backend = "auto",
+        record_experts: bool = False,
     ):
         check_whole("max_batch_size", max_batch_size, 1)
         check_whole("max_length", max_length, 1)
         self.harmony = Harmony(tokenizer)
         self.max_length = max_length
         self.chat_template_kwargs = chat_template_kwargs or {}
-        self.backend = _make_backend(backend, model, tokenizer, max_batch_size, max_length)
+        self.backend = _make_backend(backend, model, tokenizer, max_batch_size, max_length, record_experts)
 
     def generate(
         self,
@@ -124,12 +127,15 @@ class RolloutEngine:
         length = stops[0] + 1 if stops else len(drawn.token_ids)
         token_ids = drawn.token_ids[:length]
         logprobs = drawn.logprobs[:length]
+        experts = None
+        if drawn.experts is not None:
+            experts = drawn.experts[: len(prompt_ids) + length - 1]
         if any(math.isnan(logprob) for logprob in logprobs):
             raise UserError(
                 "The model's logits are not numbers (NaN): look at the adapter, and at the profile's dtype."
             )
         text, thinking, _ = self.harmony.parse(token_ids[:-1] if stops else token_ids)
-        return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length")
+        return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length", experts)
 
 
 def _is_list_of_prompts(prompts) -> bool:
@@ -146,7 +152,9 @@ def _is_empty(prompt: str | list[dict]) -> bool:
     return not any(str(message.get("content") or "").strip() for message in prompt)
 
 
-def _make_backend(backend: str | Backend, model: nn.Module, tokenizer, max_batch_size: int, max_length: int) -> Backend:
+def _make_backend(
+    backend: str | Backend, model: nn.Module, tokenizer, max_batch_size: int, max_length: int, record_experts: bool
+) -> Backend:
     """Resolve the argument of `RolloutEngine`."""
     if not isinstance(backend, str):
         return backend
@@ -155,5 +163,10 @@ def _make_backend(backend: str | Backend, model: nn.Module, tokenizer, max_batch
     if backend == "auto":
         backend = "transformers" if problem_with(model) else "captured"
     if backend == "transformers":
+        if record_experts:
+            raise UserError(
+                "The transformers backend does not record the experts of a token: make the engine with "
+                'backend="captured", which does, or with record_experts=False.'
+            )
         return TransformersBackend(model, tokenizer, max_batch_size=max_batch_size)
-    return CapturedBackend(model, max_batch_size=max_batch_size, max_length=max_length)
+    return CapturedBackend(model, max_batch_size=max_batch_size, max_length=max_length, record_experts=record_experts)

@@ -2,8 +2,8 @@
 
     python -m tests.fake_gpu.step [--layers N] [--batch B ...] [--rule RULE ...] [--fault NAME ...] [--whole]
 
-The layers have their true sizes. Each batch and rule is run for three steps. Each fault is then planted in the step of
-the largest batch: the report must name it.
+The layers have their true sizes. Each batch and rule is run for three steps, and each batch once more with the experts
+of its tokens recorded. Each fault is then planted in the step of the largest batch: the report must name it.
 """
 
 import argparse
@@ -55,7 +55,15 @@ def fake_model(layers: int) -> nn.Module:
 class Case:
     """The buffers of one batch, and its steps."""
 
-    def __init__(self, gpu: Gpu, model: nn.Module, weights: DecoderWeights, batch: int, rule: str):
+    def __init__(
+        self,
+        gpu: Gpu,
+        model: nn.Module,
+        weights: DecoderWeights,
+        batch: int,
+        rule: str,
+        record_experts: bool = False,
+    ):
         config = base_model(model).config
         device = weights.cos.device
         self.gpu = gpu
@@ -63,7 +71,7 @@ class Case:
         self.rule = rule
         self.batch = batch
         self.layer_types = config.layer_types
-        self.cache = RolloutCache(config, batch, MAX_LENGTH, weights.cos.dtype, device)
+        self.cache = RolloutCache(config, batch, MAX_LENGTH, weights.cos.dtype, device, record_experts)
         self.rows = Rows.empty(batch, MAX_LENGTH, config.vocab_size, device)
         self.view = self.rows.first(batch)
         self.workspace = workspace_for(weights.layers[0].experts, batch, weights.top_k)
@@ -239,7 +247,10 @@ FAULTS = {
 
 
 def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults: list[str]) -> dict:
-    """Run each batch with each rule, then each fault in the largest batch; return the reports."""
+    """Run each batch with each rule and once recording experts, then each fault in the largest batch.
+
+    Return the reports.
+    """
     model = fake_model(layers)
     weights = read_weights(model, MAX_LENGTH)
     steps = []
@@ -250,12 +261,22 @@ def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults:
             steps.append({"batch": batch, "rule": rule} | case.report())
             if batch not in kernels_per_layer and not steps[-1]["stopped"]:
                 kernels_per_layer[batch] = case.kernels_per_layer()
+    recording = []
+    for batch in batches:
+        case = Case(gpu, model, weights, batch, "full", record_experts=True)
+        recording.append({"batch": batch, "rule": "full"} | case.report())
     planted_steps = {}
     for fault in faults:
         case = Case(gpu, model, weights, max(batches), "full")
         with planted(FAULTS[fault]):
             planted_steps[fault] = case.report()
-    return {"layers": layers, "kernels_per_layer": kernels_per_layer, "steps": steps, "faults": planted_steps}
+    return {
+        "layers": layers,
+        "kernels_per_layer": kernels_per_layer,
+        "steps": steps,
+        "recording": recording,
+        "faults": planted_steps,
+    }
 
 
 def main() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from torch import Tensor
+
 from helpers.rollout.sampling import SamplingParams
 
 
@@ -17,10 +19,14 @@ class Drawn(NamedTuple):
     """The tokens drawn for one request, and the log-probability of each at the sampling temperature.
 
     What follows the first stop token is padding, and may have any log-probability.
+
+    experts: uint8 [prompt + drawn - 1, layers, K] on the CPU, those that each layer chose for each token of the prompt
+    and of what was drawn, but the last, which the model never read; None where the backend does not record them.
     """
 
     token_ids: list[int]
     logprobs: list[float]
+    experts: Tensor | None = None
 
 
 class Backend(Protocol):

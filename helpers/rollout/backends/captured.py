@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from helpers.kernels.experts import workspace_for
 from helpers.model.memory import PREFILL_TOKENS
@@ -36,6 +36,8 @@ USES_BEFORE_TRACE = 24
 LENGTH_STEP = 64
 #: On a GPU they double from here on, since each number is a graph of its own.
 SHORTEST_LENGTH = 256
+#: Experts of a layer that one byte tells apart.
+MOST_RECORDED = 256
 
 
 @dataclass
@@ -55,16 +57,21 @@ class CapturedBackend:
 
     model: a gpt-oss from `load_model`, adapted by `add_lora` or not; its tensors are read where they lie, with the
     adapters that are on when a rollout starts. max_length: the most tokens of a prompt and completion together.
+    record_experts: return the experts that were chosen for each token, `Drawn.experts`.
 
     On a GPU it takes as many rows at once as the kernels over packed experts take, if `max_batch_size` is more. The
-    buffers are allocated at the first rollout and kept. Raises UserError for a model that it cannot run.
+    buffers are allocated at the first rollout and kept. Raises UserError for a model that it cannot run, and for one
+    whose experts cannot be recorded.
     """
 
-    def __init__(self, model: nn.Module, *, max_batch_size: int, max_length: int):
+    def __init__(self, model: nn.Module, *, max_batch_size: int, max_length: int, record_experts: bool = False):
         check_model(model)
+        if record_experts:
+            _check_recordable(model)
         self.model = model
         self.max_batch_size = min(max_batch_size, most_rows(model))
         self.max_length = max_length
+        self.record_experts = record_experts
         self.cache = None
         self.rows = None
         self._views = {}  # rows -> the first rows of `self.rows`
@@ -105,7 +112,9 @@ class CapturedBackend:
             self._pool = torch.cuda.graph_pool_handle()
         self._views = {count: self.rows.first(count) for count in buckets(self.max_batch_size)}
         # last, so that an interrupt before this leaves the engine as if nothing had been allocated
-        self.cache = RolloutCache(config, self.max_batch_size, self.max_length, weights.cos.dtype, device)
+        self.cache = RolloutCache(
+            config, self.max_batch_size, self.max_length, weights.cos.dtype, device, self.record_experts
+        )
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
@@ -259,6 +268,25 @@ class CapturedBackend:
             if is_live[row]:
                 continue
             count = counts[row]
-            drawn = Drawn(self.rows.drawn[row, :count].tolist(), self.rows.logprobs[row, :count].tolist())
-            finished.append((schedule.release(row), drawn))
+            number = schedule.release(row)
+            token_ids = self.rows.drawn[row, :count].tolist()
+            logprobs = self.rows.logprobs[row, :count].tolist()
+            tokens_read = len(schedule.requests[number].prompt_ids) + count - 1
+            finished.append((number, Drawn(token_ids, logprobs, self._recorded_experts(row, tokens_read))))
         return finished
+
+    def _recorded_experts(self, row: int, length: int) -> Tensor | None:
+        """The experts of the first `length` tokens of a row, uint8 [length, layers, K], copied to the CPU."""
+        if self.cache.experts is None:
+            return None
+        return self.cache.experts[row, :length].to("cpu", copy=True)
+
+
+def _check_recordable(model: nn.Module) -> None:
+    """Raise UserError unless the number of an expert fits a byte."""
+    count = base_model(model).config.num_local_experts
+    if count > MOST_RECORDED:
+        raise UserError(
+            f"record_experts keeps the number of an expert in one byte, up to {MOST_RECORDED} experts, and this model "
+            f"has {count}: make the engine with record_experts=False."
+        )
