@@ -12,10 +12,12 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
 from helpers.grpo.batch import Generation, prompt_indices
@@ -34,15 +36,16 @@ from helpers.grpo.checkpoint import (
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.correction import Correction, importance_weights
 from helpers.grpo.guards import interrupts_held
-from helpers.grpo.logprobs import policy_logprobs
+from helpers.grpo.logprobs import policy_logprobs, recorded_experts
 from helpers.grpo.losses import LOSS_TYPES, loss_scale, policy_loss, token_weights
 from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.scoring import grade, score
-from helpers.grpo.update import UpdateBatch, UpdateStatistics, micro_batches
+from helpers.grpo.update import UpdateBatch, UpdateRows, UpdateStatistics, micro_batches
 from helpers.model.attention import check_attention
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
+from helpers.model.routing import Routing, flip_rate, load_balancing_loss, watched_routers
 from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
@@ -167,6 +170,7 @@ class GRPOTrainer:
             max_batch_size=args.generation_batch_size,
             max_length=args.max_length,
             chat_template_kwargs=args.chat_template_kwargs,
+            record_experts=args.router_replay != "off",
         )
         self._check_prompts("train_dataset", train_dataset)
         if eval_dataset is not None:
@@ -407,9 +411,15 @@ class GRPOTrainer:
         params = SamplingParams(self.args.max_completion_length, self.args.temperature, seed=seed)
         self._note_progress(0, len(prompts) * num_generations)
         try:
-            return self.engine.generate(prompts, params, num_generations, self._note_progress)
+            completions = self.engine.generate(prompts, params, num_generations, self._note_progress)
         finally:
             self.state.drawing = None
+        if self.args.router_replay != "off" and any(completion.experts is None for completion in completions):
+            raise UserError(
+                f"router_replay='{self.args.router_replay}' needs the experts that the sampler chose, and this engine "
+                "does not record them: make it with record_experts=True, or leave router_replay out."
+            )
+        return completions
 
     def _judge(self, prompts, completions: list[Completion], num_generations: int) -> Generation:
         """Reward and grade completions. prompts: rows of a data set, one a group."""
@@ -446,7 +456,8 @@ class GRPOTrainer:
         found = [[]] * len(completions)
         for places in micro_batches(completions, self.micro_batch_tokens):
             batch = [completions[place] for place in places]
-            logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
+            with self._watched_routers(batch):
+                logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
             for place, row in zip(places, logprobs_BT.tolist(), strict=True):
                 found[place] = row[: len(completions[place].token_ids)]
         return found
@@ -539,13 +550,26 @@ class GRPOTrainer:
 
         Returns: sums over its tokens, and the log-probabilities of each completion where a later step needs them.
         """
-        args = self.args
         device = self.weights[0].device
         statistics = UpdateStatistics(device)
         scale = loss_scale(batch.weights, batch.tokens)
+        is_needed_later = batch.old_logprobs is None and self.args.num_iterations > 1
         logprobs = [[]] * len(batch.completions)
         for places in micro_batches(batch.completions, self.micro_batch_tokens):
             rows = batch.rows(places, device)
+            logprobs_BT = self._backward_rows(rows, scale, statistics)
+            if is_needed_later:
+                for place, row in zip(places, logprobs_BT.tolist(), strict=True):
+                    logprobs[place] = row[: len(batch.completions[place].token_ids)]
+        for weight in self.weights:
+            if weight.grad is not None:
+                weight.grad /= scale
+        return statistics, logprobs
+
+    def _backward_rows(self, rows: UpdateRows, scale: float, statistics: UpdateStatistics) -> torch.Tensor:
+        """The forward and backward pass of one micro-batch; return its log-probabilities, float32 [B, T]."""
+        args = self.args
+        with self._watched_routers(rows.completions) as routing:
             logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, rows.completions, args.temperature)
             is_counted_BT = (mask_BT > 0) & rows.is_kept_B[:, None]
             old_BT = logprobs_BT.detach() if rows.old_BT is None else rows.old_BT
@@ -564,18 +588,39 @@ class GRPOTrainer:
                 use_bias_correction_kl=args.use_bias_correction_kl,
                 scale=scale,
             )
-            found.loss.backward()
-            statistics.add_loss(found, entropy_BT.detach(), is_counted_BT, scale)
-            statistics.add_sampler(logprobs_BT, rows.sampler_BT, is_counted_BT)
-            if correction:
-                statistics.add_correction(correction, is_counted_BT)
-            if args.num_iterations > 1 and rows.old_BT is None:
-                for place, row in zip(places, logprobs_BT.tolist(), strict=True):
-                    logprobs[place] = row[: len(batch.completions[place].token_ids)]
-        for weight in self.weights:
-            if weight.grad is not None:
-                weight.grad /= scale
-        return statistics, logprobs
+            loss = found.loss
+            if args.router_aux_loss_coef:
+                aux_loss = self._balancing_loss(routing, rows)
+                statistics.add(aux_loss=aux_loss.detach())
+                loss = loss + scale * args.router_aux_loss_coef * aux_loss
+            loss.backward()
+        statistics.add_loss(found, entropy_BT.detach(), is_counted_BT, scale)
+        statistics.add_sampler(logprobs_BT, rows.sampler_BT, is_counted_BT)
+        if correction:
+            statistics.add_correction(correction, is_counted_BT)
+        if args.router_replay != "off":
+            experts = recorded_experts(rows.completions)
+            statistics.add_flips(flip_rate(routing.choices, experts, self._routed_tokens(rows)))
+        return logprobs_BT.detach()
+
+    def _watched_routers(self, completions: Sequence[Completion]) -> AbstractContextManager[Routing | None]:
+        """Watch the routers of a forward and backward pass, where something is asked of them."""
+        args = self.args
+        if args.router_replay == "off" and not args.router_aux_loss_coef:
+            return nullcontext()
+        replay = recorded_experts(completions) if args.router_replay == "replay" else None
+        return watched_routers(self.model, replay)
+
+    def _routed_tokens(self, rows: UpdateRows) -> torch.Tensor:
+        """float32 [B, L], 1 for the tokens of prompts and completions that count in the loss."""
+        lengths = [len(completion.prompt_ids) + len(completion.token_ids) for completion in rows.completions]
+        mask_BL = pad_sequence([torch.ones(length) for length in lengths], batch_first=True)
+        return mask_BL.to(rows.is_kept_B.device) * rows.is_kept_B[:, None]
+
+    def _balancing_loss(self, routing: Routing, rows: UpdateRows) -> torch.Tensor:
+        """What a micro-batch adds to the mean of the load-balancing loss over the completions of the step."""
+        losses_B = load_balancing_loss(routing, self._routed_tokens(rows))
+        return losses_B.sum() / self.args.step_batch_size
 
     def _correction(self, old_BT, sampler_BT, is_counted_BT) -> Correction | None:
         """Return the weights that correct for the sampler, or None where they are switched off."""

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from helpers.grpo.correction import Correction
 from helpers.grpo.losses import PolicyLoss
+from helpers.model.routing import Flips
 from helpers.rollout.completion import Completion
 
 
@@ -159,6 +160,15 @@ class UpdateStatistics:
         )
         self.note_extremes("correction", ratio, is_counted)
         self.correction_ratios.append(ratio.masked_fill(~is_counted, torch.nan).flatten())
+
+    def add_flips(self, flips: Flips) -> None:
+        """Take in how often the trainer's routers choose other experts than the sampler's."""
+        self.add(
+            flipped_choices=flips.flipped,
+            expert_choices=flips.choices,
+            flipped_tokens=flips.flipped_tokens,
+            routed_tokens=flips.tokens,
+        )
 
     def metrics(self) -> dict[str, float | None]:
         """Return what to log, in TRL's names where TRL has one. This waits for the device, once.

@@ -1,9 +1,11 @@
 """What an optimizer step learns from: ratios, references, several steps on one generation."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from helpers import read_metrics
+from helpers import UserError, read_metrics
 from helpers.grpo.batch import Generation
 from helpers.grpo.logprobs import policy_logprobs
 from tests.grpo.small import adapter, same, timeless, trainer_in
@@ -178,3 +180,70 @@ def test_schedules(tmp_path, prompts, settings, rates):
         trainer.optimizer.step()
         trainer.scheduler.step()
     assert found == pytest.approx(rates, abs=1e-4)
+
+
+def disturb_routers(trainer, size):
+    """Let the trainer's routers choose otherwise, as other kernels would; not the sampler's."""
+    generator = torch.Generator().manual_seed(0)
+
+    def other_choice(router, inputs, output):
+        logits, _, _ = output
+        noise = size * torch.randn(logits.shape, generator=generator)
+        _, experts = (logits + noise).topk(router.top_k, dim=-1)
+        return logits, logits.gather(1, experts).softmax(-1), experts
+
+    layers = trainer.model.get_base_model().model.layers
+    for layer in layers:
+        layer.mlp.router.register_forward_hook(other_choice)
+
+
+def test_replay_restores_what_noise_in_the_routers_took(tmp_path, prompts):
+    """Without replay the flips are seen, and sampler and trainer are apart; with it they agree, ratio 1."""
+    found = {}
+    for mode in ("measure", "replay"):
+        trainer = trainer_in(tmp_path / mode, prompts, router_replay=mode, max_completion_length=40)
+        generation = trainer.generate(0)
+        disturb_routers(trainer, size=5.0)
+        found[mode] = trainer.step(trainer.backward(generation))
+    assert found["measure"]["router/flip_rate"] > 0.02 and found["replay"]["router/flip_rate"] > 0.02
+    ratios = "sampling/importance_sampling_ratio"
+    assert found["measure"][f"{ratios}/max"] > 1.5
+    assert found["replay"][f"{ratios}/max"] == pytest.approx(1, abs=1e-3)
+    assert found["replay"][f"{ratios}/min"] == pytest.approx(1, abs=1e-3)
+
+
+def test_nothing_flips_where_sampler_and_trainer_compute_alike(tmp_path, prompts):
+    """And recording and replaying change no bit of a run, but for the flips in its metrics."""
+    plain = trainer_in(tmp_path / "plain", prompts)
+    plain.train()
+    replayed = trainer_in(tmp_path / "replayed", prompts, router_replay="replay")
+    replayed.train()
+    rows = read_metrics(tmp_path / "replayed" / "metrics.jsonl")
+    assert all(row["router/flip_rate"] < 1e-3 for row in rows)
+    for name, weight in adapter(plain).items():
+        torch.testing.assert_close(adapter(replayed)[name], weight, atol=1e-4, rtol=1e-3)
+
+
+def test_an_engine_that_records_no_experts_is_one_sentence(tmp_path, prompts):
+    trainer = trainer_in(tmp_path, prompts, router_replay="replay")
+    other = trainer_in(tmp_path, prompts)
+    trainer.engine = other.engine
+    with pytest.raises(UserError, match="this engine does not record them: make it with record_experts=True"):
+        trainer.generate(0)
+
+
+def test_the_balancing_loss_is_added_and_does_not_depend_on_the_cut(tmp_path, prompts):
+    """TRL takes 0.9 from the model's config, which drowns the policy gradient; here it is asked for."""
+    trainer = trainer_in(tmp_path, prompts, router_aux_loss_coef=0.9, max_completion_length=60)
+    generation = trainer.generate(0)
+    gradients = []
+    for halvings in (0, 12):
+        trainer.halvings = halvings
+        statistics = trainer.backward(generation)
+        gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.weights]))
+    assert (gradients[0] - gradients[1]).norm() < 1e-5 * gradients[0].norm()
+    trainer.args = replace(trainer.args, router_aux_loss_coef=0.0)
+    trainer.backward(generation)
+    plain = torch.cat([weight.grad.flatten() for weight in trainer.weights])
+    assert torch.cosine_similarity(plain, gradients[0], dim=0) < 0.9
+    assert 2 <= statistics.metrics()["aux_loss"] <= 8
