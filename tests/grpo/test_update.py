@@ -207,7 +207,7 @@ def test_replay_restores_what_noise_in_the_routers_took(tmp_path, prompts):
         found[mode] = trainer.step(trainer.backward(generation))
     assert found["measure"]["router/flip_rate"] > 0.02 and found["replay"]["router/flip_rate"] > 0.02
     ratios = "sampling/importance_sampling_ratio"
-    assert found["measure"][f"{ratios}/max"] > 1.5
+    assert found["measure"][f"{ratios}/max"] > 1.1
     assert found["replay"][f"{ratios}/max"] == pytest.approx(1, abs=1e-3)
     assert found["replay"][f"{ratios}/min"] == pytest.approx(1, abs=1e-3)
 
