@@ -10,6 +10,7 @@ from pathlib import Path
 
 from helpers.grpo.checkpoint import saving_to
 from helpers.grpo.metrics import json_row
+from helpers.grpo.scoring import RECORD_NAMES
 from helpers.runtime import UserError, write_whole
 
 TRAIN_LOG = "train.log"
@@ -79,10 +80,10 @@ class RunLog:
 
     def close(self) -> None:
         """Note the end of the session, which is what `make watch` waits for."""
+        self._append([f"ended after step {self._show_step(self.last_step)}"])
         if self.curves is not None:
             with saving_to(self.output_dir / TENSORBOARD):
                 self.curves.close()
-        self._append([f"ended after step {self._show_step(self.last_step)}"])
 
     def _show_step(self, step: int) -> str:
         return str(step) if self.max_steps is None else f"{step}/{self.max_steps}"
@@ -126,11 +127,10 @@ def completion_table(step: int, records: list[dict], reward_names: Sequence[str]
     for name in ("prompt", "completion", "thinking", "finish_reason", "outcome", "reason", "advantage"):
         table[name] = [record.get(name) for record in records]
     table["reward_total"] = [_finite(record.get("reward")) for record in records]
-    known = {*table, "reward", "rewards"}
     for name in reward_names:
         column = f"rewards/{name}" if name in table else name
         table[column] = [_finite(record["rewards"].get(name)) for record in records]
-    extras = dict.fromkeys(name for record in records for name in record if name not in known)
+    extras = dict.fromkeys(name for record in records for name in record if name not in RECORD_NAMES)
     for name in extras:
         column = f"extras/{name}" if name in table else name
         table[column] = [record.get(name) for record in records]
