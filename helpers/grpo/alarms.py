@@ -149,11 +149,9 @@ def no_signal_reason(row: Row) -> str | None:
         return "masked"
     if _advantages_are_zero(row):
         return _zero_advantages_reason(row)
-    if _number(row, "sampling/kept_ratio") == 0:
-        return "discarded"
-    if _number(row, "grad_norm") == 0:
-        return "no gradient"
-    return None
+    if _number(row, "grad_norm") != 0:
+        return None
+    return "discarded" if _number(row, "sampling/kept_ratio") == 0 else "no gradient"
 
 
 def _advantages_are_zero(row: Row) -> bool:

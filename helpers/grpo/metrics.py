@@ -21,7 +21,7 @@ def rollout_metrics(
     names: Sequence[str],
     weights: Sequence[float] | None,
     num_generations: int,
-    advantages: torch.Tensor,
+    advantages: torch.Tensor | None = None,
     mask_truncated: bool = False,
     tokens_before: int = 0,
 ) -> dict:
@@ -31,16 +31,16 @@ def rollout_metrics(
     `frac_reward_zero_std` counts every group in which nothing can be learnt. TRL does not count one with fewer than two
     judged completions.
 
-    rewards: float64 [B, R], NaN for None. advantages: float32 [B]. mask_truncated: whether completions that were cut
-    off are left out of the loss. tokens_before: prompt and completion tokens of the run's earlier generations, which
-    `num_tokens` counts as TRL does.
+    rewards: float64 [B, R], NaN for None. advantages: float32 [B], or None where nothing is learnt, as in an evaluation.
+    mask_truncated: whether completions that were cut off are left out of the loss. tokens_before: prompt and completion
+    tokens of the run's earlier generations, which `num_tokens` counts as TRL does.
     """
     totals_B = combine_rewards(rewards, weights)
     in_loss = completions_in_loss(completions, mask_truncated)
     prompt_tokens = sum(len(completion.prompt_ids) for completion in completions)
     completion_tokens = sum(len(completion.token_ids) for completion in completions)
     zero_std = equal_groups(totals_B, num_generations)
-    return {
+    metrics = {
         "num_tokens": tokens_before + prompt_tokens + completion_tokens,
         **_length_metrics(completions),
         "completions/masked_ratio": in_loss.count(False) / len(completions),
@@ -49,8 +49,10 @@ def rollout_metrics(
         "reward_std": _std(totals_B),
         "frac_reward_zero_std": zero_std.double().mean().item(),
         "completions/nonfinite_reward_ratio": _nonfinite_ratio(rewards, weights),
-        **_advantage_metrics(advantages, in_loss),
     }
+    if advantages is not None:
+        metrics |= _advantage_metrics(advantages, in_loss)
+    return metrics
 
 
 def completions_in_loss(completions: Sequence[Completion], mask_truncated: bool) -> list[bool]:

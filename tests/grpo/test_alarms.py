@@ -81,6 +81,7 @@ REASONS = [
     ({"advantages__nonzero_ratio": 0.0, "completions__masked_ratio": 0.5}, "advantages masked"),
     ({"sampling__kept_ratio": 0.0, "grad_norm": 0.0}, "discarded"),
     ({"grad_norm": 0.0}, "no gradient"),
+    ({"sampling__kept_ratio": 0.0}, None),
     ({}, None),
     ({"completions__clipped_ratio": 1.0}, None),
     ({"frac_reward_zero_std": 0.9, "advantages__nonzero_ratio": 0.1}, None),

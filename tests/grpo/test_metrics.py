@@ -123,6 +123,13 @@ def test_histogram_of_advantages():
     assert tuple(edges) == HISTOGRAM_EDGES and len(counts) == len(edges) - 1
 
 
+def test_an_evaluation_has_no_advantages():
+    """Nothing is learnt from its completions; all else is measured as in training."""
+    rewards = torch.tensor(REWARDS, dtype=torch.float64)
+    found = rollout_metrics(COMPLETIONS, rewards, ["f", "g"], (1.0, 0.5), 4)
+    assert found == {name: value for name, value in metrics().items() if not name.startswith("advantages/")}
+
+
 def test_a_sum_beyond_all_numbers_is_counted():
     """Finite rewards times large weights are infinite, or NaN where they cancel; NaN is taken for "not judged"."""
     rewards = [[1e308, 0.0], [1e308, -1e308]] + [[0.0, 0.0]] * 6
