@@ -31,9 +31,9 @@ def rollout_metrics(
     `frac_reward_zero_std` counts every group in which nothing can be learnt. TRL does not count one with fewer than two
     judged completions.
 
-    rewards: float64 [B, R], NaN for None. advantages: float32 [B], or None where nothing is learnt, as in an evaluation.
-    mask_truncated: whether completions that were cut off are left out of the loss. tokens_before: prompt and completion
-    tokens of the run's earlier generations, which `num_tokens` counts as TRL does.
+    rewards: float64 [B, R], NaN for None. advantages: float32 [B], or None where nothing is learnt, as in an
+    evaluation. mask_truncated: whether completions that were cut off are left out of the loss. tokens_before: prompt
+    and completion tokens of the run's earlier generations, which `num_tokens` counts as TRL does.
     """
     totals_B = combine_rewards(rewards, weights)
     in_loss = completions_in_loss(completions, mask_truncated)
