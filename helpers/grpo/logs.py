@@ -63,7 +63,7 @@ class RunLog:
             self._drop_later_steps()
             self.curves = _summary_writer(self.output_dir / TENSORBOARD, purge_step=last_step + 1)
         begun = "resumed" if last_step else "started"
-        self._append([f"{begun} after step {self._show_step(last_step)}"])
+        self._append(f"{begun} after step {self._show_step(last_step)}")
 
     def write(self, logs: dict, records: list[dict]) -> None:
         """Log a step: its row of metrics, and what `completion_records` gives; no records, no file of completions."""
@@ -73,14 +73,12 @@ class RunLog:
         if self.curves is not None:
             with saving_to(self.output_dir / TENSORBOARD):
                 _add_to_curves(self.curves, logs)
-        shown = [f"{heading} {_show(form, logs[name])}" for name, heading, form in LINE_COLUMNS if name in logs]
-        sentences = [_one_line(str(sentence)) for sentence in logs.get("monitor/signs") or ()]
-        self._append(["  ".join([f"step {self._show_step(step)}", *shown]), *sentences])
+        self._append(f"step {self._show_step(step)}{_metrics_text(logs)}", logs.get("monitor/signs") or ())
         self.last_step = step
 
     def close(self) -> None:
         """Note the end of the session, which is what `make watch` waits for."""
-        self._append([f"ended after step {self._show_step(self.last_step)}"])
+        self._append(f"ended after step {self._show_step(self.last_step)}")
         if self.curves is not None:
             with saving_to(self.output_dir / TENSORBOARD):
                 self.curves.close()
@@ -88,13 +86,14 @@ class RunLog:
     def _show_step(self, step: int) -> str:
         return str(step) if self.max_steps is None else f"{step}/{self.max_steps}"
 
-    def _append(self, texts: Sequence[str]) -> None:
-        """Add a line with the time, and those that belong to it, indented."""
-        first, *others = texts
-        lines = [f"{datetime.now():%Y-%m-%d %H:%M:%S}  {first}", *(f"    {other}" for other in others)]
+    def _append(self, text: str, sentences: Sequence[str] = ()) -> None:
+        """Add a line with the time, and sentences that belong to it, indented."""
+        written = f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}\n"
+        for sentence in sentences:
+            written += f"    {_one_line(str(sentence))}\n"
         path = self.output_dir / TRAIN_LOG
         with saving_to(path), open(path, "a", encoding="utf-8") as file:
-            file.write("".join(f"{line}\n" for line in lines))
+            file.write(written)
 
     def _drop_later_steps(self) -> None:
         path = self.output_dir / TRAIN_LOG
@@ -130,11 +129,18 @@ def completion_table(step: int, records: list[dict], reward_names: Sequence[str]
     for name in reward_names:
         column = f"rewards/{name}" if name in table else name
         table[column] = [_finite(record["rewards"].get(name)) for record in records]
-    extras = dict.fromkeys(name for record in records for name in record if name not in RECORD_NAMES)
-    for name in extras:
+    for name in _extra_names(records):
         column = f"extras/{name}" if name in table else name
         table[column] = [record.get(name) for record in records]
     return table
+
+
+def _extra_names(records: list[dict]) -> list[str]:
+    """Return what the reward functions gave to `log_extra`, in the order in which it first appears."""
+    names = []
+    for record in records:
+        names += [name for name in record if name not in RECORD_NAMES and name not in names]
+    return names
 
 
 def read_completions(output_dir: str | Path, step: int) -> list[dict]:
@@ -180,6 +186,15 @@ def _lines_up_to(last_step: int, text: str) -> str:
             break
         kept.append(line)
     return "".join(kept)
+
+
+def _metrics_text(logs: dict) -> str:
+    """Return what a step's line says of its metrics, those that it has."""
+    text = ""
+    for name, heading, form in LINE_COLUMNS:
+        if name in logs:
+            text += f"  {heading} {_show(form, logs[name])}"
+    return text
 
 
 def _show(form: str, value) -> str:
