@@ -3,6 +3,7 @@ PYTHON ?= python3
 PROFILE ?= auto
 PARAMS ?=
 NAME ?=
+RUN ?=
 OWNER ?=
 TAG ?=
 PYTHONS ?= python3.12 python3.13
@@ -17,7 +18,7 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-py hacksuite bench-gpu lint tiny release clean
+.PHONY: help run watch test test-slow test-py hacksuite bench-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -25,6 +26,9 @@ help: ## what can be made
 
 run: $(READY) ## run the five notebooks in order; results under runs/
 	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(PARAMS)
+
+watch: $(READY) ## follow a run from another shell: RUN=name-or-folder
+	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'
 
 test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, on two to four cores
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal

@@ -48,14 +48,15 @@ def first_line(error: BaseException) -> str:
     return message.partition("\n")[0] or type(error).__name__
 
 
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a text file atomically: a reader sees the old content or the new content, never a part of it."""
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file atomically, text as UTF-8: a reader sees the old content or the new content, never a part of it."""
     path = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(part, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

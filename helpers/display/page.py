@@ -156,7 +156,7 @@ def _explain(history):
 
 def _watched(logs, before="\n"):
     """What the trainer's monitor says of this step, each sentence after `before`; nothing is the good case."""
-    return "".join(f"{before}watch: {_cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs", ()))
+    return "".join(f"{before}watch: {_cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs") or ())
 
 
 def _rows(history, logs):

@@ -1,5 +1,7 @@
 """Figures. Every function takes plain values and returns a matplotlib figure."""
 
+import math
+
 INK, SOFT, GOOD, BAD, THIRD = "#1f2933", "#9aa5b1", "#1b7f5c", "#c2410c", "#3b5b92"
 
 #: Colours of outcomes that mean the same in every task.
@@ -52,7 +54,7 @@ def plot_training(rows):
     """Draw metrics over steps: reward and its components, outcomes, lengths, entropy."""
     figure, axes = _figure(4)
     steps = [row["step"] for row in rows]
-    parts = [name for name in rows[0] if name.startswith("rewards/")]
+    parts = [name for name in rows[0] if name.startswith("rewards/") and name.endswith("/mean")]
     outcomes = [name for name in rows[0] if name.startswith("outcomes/")]
     panels = (
         ("reward", [("reward", "all", INK)] + [(name, name.split("/")[1], None) for name in parts]),
@@ -65,7 +67,8 @@ def plot_training(rows):
     )
     for axis, (title, lines) in zip(axes, panels):
         for name, label, colour in lines:
-            values = [row.get(name, float("nan")) for row in rows]
+            known = [row.get(name) for row in rows]
+            values = [math.nan if value is None else value for value in known]  # a gap in the curve
             axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
             axis.plot(steps, _smooth(values), color=axis.lines[-1].get_color(), label=label, lw=1.6)
         axis.set_title(title, fontsize=9)
@@ -76,11 +79,13 @@ def plot_training(rows):
 
 
 def _smooth(values, window=7):
-    """Running mean over the last `window` values."""
-    return [
-        sum(values[max(0, n - window + 1) : n + 1]) / len(values[max(0, n - window + 1) : n + 1])
-        for n in range(len(values))
-    ]
+    """Running mean over those of the last `window` values that are not NaN; NaN where all of them are."""
+    means = []
+    for end in range(1, len(values) + 1):
+        latest = values[max(0, end - window) : end]
+        known = [value for value in latest if not math.isnan(value)]
+        means.append(sum(known) / len(known) if known else math.nan)
+    return means
 
 
 def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, measure=None):

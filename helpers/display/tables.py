@@ -4,11 +4,11 @@
 def text_table(rows, header=None):
     """Aligned columns: the first to the left, numbers to the right.
 
-    rows: sequences of str or numbers of one length. header: the column names.
+    rows: sequences, of one length, of str, numbers, or None for a number that is missing. header: the column names.
     """
     cells = [[_text(cell) for cell in row] for row in ([header] if header else []) + list(rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
-    numeric = [all(isinstance(cell, (int, float)) for cell in column) for column in zip(*rows)]
+    numeric = [all(isinstance(cell, (int, float, type(None))) for cell in column) for column in zip(*rows)]
     numeric = numeric or [False] * len(widths)  # a header without rows
     lines = [
         "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(row, widths, numeric)).rstrip()
@@ -20,4 +20,6 @@ def text_table(rows, header=None):
 
 
 def _text(cell):
+    if cell is None:
+        return "–"
     return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

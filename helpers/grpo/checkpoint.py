@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from helpers.grpo.batch import Generation
+from helpers.grpo.metrics import json_row
 from helpers.model.lora import save_adapter
 from helpers.runtime import UserError, first_line, recover_folders, whole_folder, write_whole
 
@@ -133,7 +134,7 @@ def load_rollout(output_dir, step, settings):
 
 
 class MetricsFile:
-    """One JSON object a line, each on disk before the next step starts."""
+    """One strict JSON object a line, each on disk before the next step starts."""
 
     def __init__(self, path, last_step=0):
         """Open for appending, dropping what was written after `last_step`."""
@@ -143,8 +144,10 @@ class MetricsFile:
             write_whole(self.path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def append(self, row):
+        """Add a step's metrics, with null for each number that is not finite."""
+        line = json.dumps(json_row(row), allow_nan=False)
         with saving_to(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -10,6 +10,10 @@ from helpers.grpo.batch import Generation
 from helpers.rollout.completion import Completion
 from helpers.tasks import UNJUDGED, Grade
 
+#: Edges of the histogram of advantages. They are the same in every step, so that steps can be compared, and the bin in
+#: the middle holds the zeros. Advantages beyond the ends count in the outermost bins.
+HISTOGRAM_EDGES = tuple(-4.25 + 0.5 * number for number in range(18))
+
 
 def rollout_metrics(
     completions: Sequence[Completion],
@@ -17,22 +21,123 @@ def rollout_metrics(
     names: Sequence[str],
     weights: Sequence[float] | None,
     num_generations: int,
-) -> dict[str, float]:
-    """Return TRL's log names for a generation; lengths in tokens. rewards: float64 [B, R]."""
-    total = combine_rewards(rewards, weights)
-    lengths = torch.tensor([len(completion.token_ids) for completion in completions], dtype=torch.float64)
-    judged = total[~total.isnan()]
-    cut_off = sum(completion.finish_reason == "length" for completion in completions)
-    return {
-        "reward": judged.mean().item(),
-        "reward_std": judged.std().item(),
-        "frac_reward_zero_std": equal_groups(total, num_generations).double().mean().item(),
-        **{f"rewards/{name}/mean": column.nanmean().item() for name, column in zip(names, rewards.T)},
-        "completions/mean_length": lengths.mean().item(),
-        "completions/max_length": lengths.max().item(),
-        "completions/clipped_ratio": cut_off / len(completions),
-        "num_tokens": lengths.sum().item(),
+    advantages: torch.Tensor | None = None,
+    mask_truncated: bool = False,
+    tokens_before: int = 0,
+) -> dict:
+    """Return TRL's log names for a generation, over all of its completions; lengths in tokens.
+
+    A value that does not exist is None: a mean of no rewards, a standard deviation of fewer than two.
+    `frac_reward_zero_std` counts every group in which nothing can be learnt. TRL does not count one with fewer than two
+    judged completions.
+
+    rewards: float64 [B, R], NaN for None. advantages: float32 [B], or None where nothing is learnt, as in an
+    evaluation. mask_truncated: whether completions that were cut off are left out of the loss. tokens_before: prompt
+    and completion tokens of the run's earlier generations, which `num_tokens` counts as TRL does.
+    """
+    totals_B = combine_rewards(rewards, weights)
+    in_loss = completions_in_loss(completions, mask_truncated)
+    prompt_tokens = sum(len(completion.prompt_ids) for completion in completions)
+    completion_tokens = sum(len(completion.token_ids) for completion in completions)
+    zero_std = equal_groups(totals_B, num_generations)
+    metrics = {
+        "num_tokens": tokens_before + prompt_tokens + completion_tokens,
+        **_length_metrics(completions),
+        "completions/masked_ratio": in_loss.count(False) / len(completions),
+        **_reward_metrics(rewards, names),
+        "reward": _mean(totals_B),
+        "reward_std": _std(totals_B),
+        "frac_reward_zero_std": zero_std.double().mean().item(),
+        "completions/nonfinite_reward_ratio": _nonfinite_ratio(rewards, weights),
     }
+    if advantages is not None:
+        metrics |= _advantage_metrics(advantages, in_loss)
+    return metrics
+
+
+def completions_in_loss(completions: Sequence[Completion], mask_truncated: bool) -> list[bool]:
+    """Tell for each completion whether its tokens count in the loss and in the means over tokens."""
+    return [not (mask_truncated and completion.finish_reason == "length") for completion in completions]
+
+
+def _length_metrics(completions: Sequence[Completion]) -> dict[str, float]:
+    lengths = [len(completion.token_ids) for completion in completions]
+    terminated = [len(completion.token_ids) for completion in completions if completion.finish_reason != "length"]
+    cut_off = len(lengths) - len(terminated)
+    terminated = terminated or [0]
+    return {
+        "completions/mean_length": sum(lengths) / len(lengths),
+        "completions/min_length": min(lengths),
+        "completions/max_length": max(lengths),
+        "completions/clipped_ratio": cut_off / len(lengths),
+        "completions/mean_terminated_length": sum(terminated) / len(terminated),
+        "completions/min_terminated_length": min(terminated),
+        "completions/max_terminated_length": max(terminated),
+    }
+
+
+def _reward_metrics(rewards: torch.Tensor, names: Sequence[str]) -> dict[str, float | None]:
+    metrics = {}
+    for name, column_B in zip(names, rewards.T, strict=True):
+        metrics[f"rewards/{name}/mean"] = _mean(column_B)
+        metrics[f"rewards/{name}/std"] = _std(column_B)
+    return metrics
+
+
+def _nonfinite_ratio(rewards: torch.Tensor, weights: Sequence[float] | None) -> float:
+    """Return the share of completions whose rewards, times their weights, add up to no finite number."""
+    weights_R = torch.tensor(weights or [1.0] * rewards.shape[1], dtype=torch.float64)
+    weighted_BR = (rewards * weights_R).masked_fill(rewards.isnan(), 0.0)
+    return weighted_BR.sum(1).isfinite().logical_not().double().mean().item()
+
+
+def _advantage_metrics(advantages: torch.Tensor, in_loss: Sequence[bool]) -> dict:
+    """Return the histogram over all completions, and the share of completions that move the policy.
+
+    Those are the ones that count in the loss and have an advantage other than 0.
+    """
+    moving_B = (advantages != 0) & torch.tensor(in_loss, device=advantages.device)
+    edges = torch.tensor(HISTOGRAM_EDGES, device=advantages.device)
+    bins_B = torch.bucketize(advantages.double(), edges.double(), right=True) - 1
+    bins_B = bins_B.clamp(0, len(HISTOGRAM_EDGES) - 2)
+    counts = torch.bincount(bins_B, minlength=len(HISTOGRAM_EDGES) - 1)
+    return {
+        "advantages/nonzero_ratio": moving_B.double().mean().item(),
+        "advantages/histogram": {"edges": list(HISTOGRAM_EDGES), "counts": counts.tolist()},
+    }
+
+
+def _mean(values: torch.Tensor) -> float | None:
+    """Return the mean of the values that are not NaN; None where there are none or it is not finite."""
+    return finite_or_none(values.nanmean().item())
+
+
+def _std(values: torch.Tensor) -> float | None:
+    """Return the standard deviation, with n - 1, of the values that are not NaN; None for fewer than two."""
+    known = values[~values.isnan()]
+    if len(known) < 2:
+        return None
+    return finite_or_none(known.std().item())
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return the number, or None for NaN and the infinities, which strict JSON does not have."""
+    return value if math.isfinite(value) else None
+
+
+def json_row(row: dict) -> dict:
+    """Return a row of metrics that strict JSON can hold: None for each number that is not finite."""
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value):
+    if isinstance(value, float):
+        return finite_or_none(value)
+    if isinstance(value, dict):
+        return json_row(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
 
 
 def outcome_metrics(grades: Sequence[Grade], outcomes: Sequence[str]) -> dict[str, float]:

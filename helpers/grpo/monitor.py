@@ -36,7 +36,7 @@ def watch(
     raised = Counter(tag for tag, value in flags if value)
     signs = [
         *_alarm_signs(asked, raised, alarms or {}),
-        *(_copy_signs(copies, first_copies, len(texts)) if watch_copies else []),
+        *(_copy_signs(copies, first_copies, f"{len(texts)} completions") if watch_copies else []),
         *_refusal_signs(reasons, len(texts)),
         *_ungraded_signs(grades),
     ]
@@ -54,14 +54,23 @@ def _alarm_signs(asked: Counter, raised: Counter, alarms: Mapping[str, str]) -> 
     return [f"{raised[tag]} of {asked[tag]} answers {what}" for tag, what in alarms.items() if raised[tag]]
 
 
-def _copy_signs(copies: float, first_copies: Sequence[float], count: int) -> list[str]:
+def _copy_signs(copies: float, first_copies: Sequence[float], completions: str) -> list[str]:
+    sentence = copy_sentence(copies, first_copies, completions)
+    return [] if sentence is None else [sentence]
+
+
+def copy_sentence(copies: float, first_copies: Sequence[float], completions: str = "completions") -> str | None:
+    """Return what is wrong with a share of copies, None where nothing is.
+
+    first_copies: the shares of the run's first steps. completions: how the sentence names them.
+    """
     at_first = sum(first_copies) / len(first_copies) if first_copies else copies
-    share = f"{copies:.0%} of the {count} completions are copies of another"
+    share = f"{copies:.0%} of the {completions} are copies of another"
     if copies >= at_first + COLLAPSE:
-        return [f"mode collapse: {share}, {at_first:.0%} at the start"]
+        return f"mode collapse: {share}, {at_first:.0%} at the start"
     if copies >= COPIES:
-        return [share]
-    return []
+        return share
+    return None
 
 
 def _refusal_signs(reasons: Counter, count: int) -> list[str]:

@@ -20,7 +20,10 @@ OWN_NAMES = {
     "step", "loss", "grad_norm", "learning_rate", "entropy", "num_tokens", "step_time",
     "reward", "reward_std", "frac_reward_zero_std",
 }  # fmt: skip
-OWN_BEGINNINGS = ("rewards/", "completions/", "clip_ratio/", "sampling/", "time/", "monitor/", "outcomes/")
+OWN_BEGINNINGS = (
+    "rewards/", "completions/", "advantages/", "clip_ratio/", "ratio/", "sampling/", "router/", "memory/", "time/",
+    "monitor/", "outcomes/",
+)  # fmt: skip
 RECORD_NAMES = {
     "prompt", "thinking", "completion", "finish_reason", "rewards", "reward", "advantage", "outcome", "reason",
 }  # fmt: skip

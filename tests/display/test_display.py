@@ -1,3 +1,5 @@
+import math
+
 import matplotlib
 import pytest
 
@@ -15,6 +17,11 @@ def test_table_aligns_text_left_and_numbers_right():
         "a                 1",
         "long name  1.23e+03",
     ]
+
+
+def test_a_missing_number_is_a_dash():
+    """A metric that has no value turned its column into text, and read "None"."""
+    assert text_table([("a", 1.5), ("b", None)]).splitlines() == ["a  1.5", "b    –"]
 
 
 def logs(step):
@@ -73,6 +80,20 @@ def test_a_task_without_a_measure_has_no_panel_for_it():
 
 def test_a_small_sweep_says_what_was_not_run():
     assert plot_comparison(**comparison(pass_at_k=False)).axes[2].get_title() == "pass@k: not run here"
+
+
+def test_curves_have_gaps_where_there_is_no_value():
+    """One step in which nothing was judged ended the notebook, or took seven steps out of the running mean."""
+    rows = [logs(step) for step in range(1, 6)]
+    rows[2] |= {"reward": None, "rewards/f/mean": None}
+    rows[0] |= {"rewards/f/std": 0.1}
+    axis = plot_training(rows).axes[0]
+    single, running = ([float(value) for value in line.get_ydata()] for line in axis.lines[:2])
+    assert [math.isnan(value) for value in single] == [False, False, True, False, False]
+    assert running == [0.25] * 5
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["all", "f"], "means alone are rewards"
+    rows = [row | {"reward": None} for row in rows]
+    assert all(math.isnan(value) for value in plot_training(rows).axes[0].lines[1].get_ydata())
 
 
 @pytest.mark.parametrize("speeds", [(), (1.0, 1.5)])
