@@ -33,6 +33,10 @@ class GRPOConfig:
     max_prompt_length (ours): a longer prompt is refused, not cut; memory is planned for both lengths together.
     max_minutes (ours): stop cleanly, checkpoint written, when they are over; None: never.
     reward_timeout (ours): seconds that one call of a reward function may take.
+    backup_dir (ours): a folder, on Drive for instance, that checkpoints and metrics are copied to; None: no copies.
+    metric_for_best_model: the name of a logged metric by which the best checkpoint is known; that one is never dropped.
+    greater_is_better: None means True, unless that name ends in "loss".
+    load_best_model_at_end: end with the adapter of the best checkpoint, not with that of the last step.
 
     A setting of TRL that is not listed here, such as beta, may be given with a value that asks for what this trainer
     does anyway, such as 0.0. It is not kept. Raises UserError for any other value of it, and for an unknown name;
@@ -68,6 +72,10 @@ class GRPOConfig:
     save_total_limit: int = 2
     max_minutes: float | None = None
     reward_timeout: float = 600.0
+    backup_dir: str | None = None
+    metric_for_best_model: str | None = None
+    greater_is_better: bool | None = None
+    load_best_model_at_end: bool = False
 
     def __init__(self, output_dir: str = "trainer_output", **settings):
         values = {field.name: field.default for field in fields(self)}

@@ -91,7 +91,6 @@ NEUTRAL = {
     "evaluation_strategy": (("no",), "evaluation is a step of its own: evaluate and compare"),
     "eval_on_start": ((False,), "evaluation is a step of its own: evaluate and compare"),
     "do_predict": ((False,), "evaluation is a step of its own: evaluate and compare"),
-    "load_best_model_at_end": ((False,), "training ends with the last step's adapter"),
     "save_strategy": (("steps",), "checkpoints are written every save_steps steps"),
     "save_only_model": ((False,), "a checkpoint holds all that a run needs to go on"),
     "enable_jit_checkpoint": ((False,), "checkpoints are written between steps"),
@@ -133,7 +132,7 @@ WITHOUT_EFFECT = {
     "training does not evaluate": (
         "num_generations_eval", "eval_steps", "eval_delay", "per_device_eval_batch_size", "eval_accumulation_steps",
         "eval_do_concat_batches", "eval_use_gather_object", "prediction_loss_only", "include_for_metrics",
-        "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", "metric_for_best_model", "greater_is_better",
+        "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval",
     ),
     "it belongs to a log, a tracker or a hub that is not used": (
         "logging_dir", "logging_first_step", "logging_nan_inf_filter", "log_level", "log_level_replica",
