@@ -42,6 +42,10 @@ OPTIMIZER = "optimizer.pt"
 DIGESTS = "digests.json"
 #: The file of a run folder that says which checkpoint is the best one.
 BEST = "best_checkpoint.json"
+#: What reading a checkpoint's files raises where they are not what this version writes.
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, UnpicklingError, SafetensorError,
+)  # fmt: skip
 
 
 class DamagedCheckpoint(UserError):
@@ -101,7 +105,7 @@ def step_of(folder):
 def known_checkpoints(output_dir: str | Path, backup_dir: str | Path | None) -> list[Path]:
     """Return the checkpoints of a run and their copies, oldest first, a copy before its original."""
     originals = checkpoint_folders(output_dir)
-    if backup_dir is None or Path(backup_dir).resolve() == Path(output_dir).resolve():
+    if not backup_dir or Path(backup_dir).resolve() == Path(output_dir).resolve():
         return originals
     try:
         copies = checkpoint_folders(backup_dir)
@@ -189,16 +193,7 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
         tensors = torch.load(folder / OPTIMIZER, weights_only=True)
         generation = state["generation"] and Generation.from_dict(state["generation"])
         written = state["settings"]
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        RuntimeError,
-        UnpicklingError,
-        SafetensorError,
-    ) as error:
+    except UNREADABLE as error:
         raise DamagedCheckpoint(folder, first_line(error)) from error
     for name, value in settings.items():
         if written.get(name) != value:
@@ -215,14 +210,14 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
     return state["step"], generation
 
 
-def load_newest(output_dir, backup_dir, model, optimizer, scheduler, settings):
-    """Load the newest sound checkpoint of a run or of its backup as `load_checkpoint` does.
+def load_newest(folders, output_dir, model, optimizer, scheduler, settings):
+    """Load the newest sound one of the `known_checkpoints` of the run in output_dir, as `load_checkpoint` does.
 
     Damaged ones that are newer are moved aside, and one sentence says so. What comes from the backup is copied to
     output_dir. Raises UserError where no checkpoint is sound.
     """
     damaged = {}
-    for folder in reversed(known_checkpoints(output_dir, backup_dir)):
+    for folder in reversed(folders):
         try:
             loaded = load_checkpoint(folder, model, optimizer, scheduler, settings)
         except DamagedCheckpoint as error:
@@ -312,10 +307,11 @@ def restore_backup(folder: str | Path, output_dir: str | Path) -> None:
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder's files, atomically."""
+    """Copy a folder's files, atomically; folders in it are none of ours, such as Jupyter's .ipynb_checkpoints."""
     with whole_folder(target) as part:
         for file in source.iterdir():
-            shutil.copyfile(file, part / file.name)
+            if file.is_file():
+                shutil.copyfile(file, part / file.name)
 
 
 def load_best(output_dir: str | Path, model) -> dict | None:

@@ -412,7 +412,7 @@ class GRPOTrainer:
         if folders or where not in (None, True):
             restored = (self.model, self.optimizer, self.scheduler, settings)
             if where is True:
-                step, generation = load_newest(args.output_dir, args.backup_dir, *restored)
+                step, generation = load_newest(folders, args.output_dir, *restored)
             elif not Path(where).is_dir():
                 raise UserError(f"There is no checkpoint folder {where} to resume from.")
             else:
@@ -445,6 +445,6 @@ class GRPOTrainer:
         folder = save_checkpoint(
             args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit
         )
-        if args.backup_dir is not None:
+        if args.backup_dir:
             back_up(folder, args.backup_dir, args.save_total_limit)
         self.saved_step = step

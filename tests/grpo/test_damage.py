@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from helpers import UserError, read_metrics
+from helpers import UserError, add_lora, load_model, read_metrics, weights_digest
 from helpers.grpo.checkpoint import (
     ROLLOUT,
     MetricsFile,
@@ -20,6 +20,7 @@ from helpers.grpo.checkpoint import (
     load_rollout,
 )
 from helpers.model.files import base_identity
+from helpers.model.identity import base_settings
 from helpers.profiles import PROFILES
 from tests.disk import full_disk
 from tests.grpo.small import adapter, same, timeless, trainer_in
@@ -187,6 +188,17 @@ def test_the_digest_of_the_base_model_is_kept_and_renewed(tmp_path, monkeypatch)
     assert len(read) == 6
 
 
+def test_a_model_that_no_loader_made_is_told_by_its_weights(tmp_path):
+    """It has no files; "unknown" would be the same for every one of them."""
+    model = add_lora(load_model(profile="tiny", experts="mxfp4")[0], r=4, alpha=8)
+    told = base_settings(model, tmp_path)
+    assert (told["dtype"], told["experts"], told["dense"], told["embedding"]) == ("float32", "mxfp4", "nf4", "device")
+    assert told["base_model"] == base_identity(PROFILES["tiny"].model, tmp_path)
+    other = add_lora(load_model(profile="tiny", dense="fp32")[0], r=4, alpha=8)
+    del other.get_base_model().loaded_from
+    assert base_settings(other, tmp_path)["base_model"] == weights_digest(other.get_base_model())[:16]
+
+
 # --- the last rollout ---
 
 ROLLOUT_DAMAGE = {
@@ -298,6 +310,7 @@ def test_a_lost_run_is_restored_from_its_backup(run, prompts, whole, capsys, los
             flip(folder / "optimizer.pt", 999)
     else:
         shutil.rmtree(run)
+    (backup / "checkpoint-1" / ".ipynb_checkpoints").mkdir()  # of a person who looked at it
     finish(run, prompts, whole, backup_dir=str(backup))
     assert f"restored from the backup in {backup}" in capsys.readouterr().out
     assert last_bytes(backup) == last_bytes(whole[0])
