@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -48,6 +49,12 @@ def first_line(error: BaseException) -> str:
     return message.partition("\n")[0] or type(error).__name__
 
 
+def file_digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file atomically, text as UTF-8: a reader sees the old content or the new content, never a part of it."""
     path = Path(path)
@@ -63,6 +70,25 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     finally:
         part.unlink(missing_ok=True)
     _fsync(path.parent)
+
+
+def write_checked(path: str | Path, content: dict) -> None:
+    """Write plain values as JSON together with a digest of them, atomically; `read_checked` reads them."""
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    write_whole(path, json.dumps({"sha256": digest, "content": content}))
+
+
+def read_checked(path: str | Path) -> dict:
+    """Read what `write_checked` wrote. Raises OSError, or ValueError where the content is not what was written."""
+    try:
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+        digest = hashlib.sha256(json.dumps(saved["content"]).encode()).hexdigest()
+        is_sound = digest == saved["sha256"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError("it is not the JSON that was written") from error
+    if not is_sound:
+        raise ValueError("its content is not what was written")
+    return saved["content"]
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from helpers.evaluation.records import (
     load_records,
     sample_records,
     save_records,
+    selection_warning,
     sweep_plan,
     trained_on,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "rate_interval",
     "sample_records",
     "save_records",
+    "selection_warning",
     "show_difference",
     "show_temperature",
     "sign_flip_test",

@@ -167,7 +167,21 @@ def trained_on(origin: dict) -> str:
     weights = settings.get("reward_weights") or [1] * len(names)
     paid = ", ".join(name for name, weight in zip(names, weights, strict=True) if weight)
     judged = ", judged at sandbox level policy" if settings.get("sandbox") == "policy" else ""
-    return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}"
+    warning = selection_warning(origin)
+    chosen = f"; {warning}" if warning else ""
+    return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}{chosen}"
+
+
+def selection_warning(origin: dict) -> str:
+    """What to know of an adapter that was chosen among checkpoints, or "" where it was not. origin: as `trained_on`."""
+    choice = origin.get("chosen_by")
+    if not choice or choice["checkpoints"] < 2:
+        return ""
+    metric = choice["metric"]
+    chosen = f"step {choice['step']} was chosen of {choice['checkpoints']} checkpoints by {metric}"
+    if metric.startswith("eval_"):
+        return f"{chosen} on the monitor prompts: those must not decide, other prompts must"
+    return f"{chosen} on training prompts: its value there is partly luck"
 
 
 def save_records(path: str | Path, records: Iterable[Record]) -> None:

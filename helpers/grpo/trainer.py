@@ -23,11 +23,15 @@ from helpers.grpo.advantages import combine_rewards, group_advantages
 from helpers.grpo.batch import Generation, prompt_indices
 from helpers.grpo.checkpoint import (
     MetricsFile,
-    checkpoint_folders,
+    back_up,
+    known_checkpoints,
     load_checkpoint,
+    load_newest,
     load_rollout,
+    monitor_of,
     one_run_in,
     read_metrics,
+    restore_backup,
     save_checkpoint,
     save_rollout,
     saving_to,
@@ -44,6 +48,7 @@ from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.scoring import grade, score
 from helpers.grpo.update import UpdateBatch, UpdateRows, UpdateStatistics, micro_batches
 from helpers.model.attention import check_attention
+from helpers.model.identity import base_settings
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.model.routing import Routing, flip_rate, load_balancing_loss, watched_routers
 from helpers.rewards.calling import name_of
@@ -676,36 +681,45 @@ class GRPOTrainer:
         # how the completions of a step are cut into micro-batches follows the memory, and changes no more than rounding
         free |= {"gradient_accumulation_steps", "steps_per_generation"}
         free |= {"per_device_train_batch_size"} if self.args.loss_type != "bnpo" else set()
+        free |= {"backup_dir", "metric_for_best_model", "greater_is_better", "load_best_model_at_end"}
+        free |= {"eval_strategy", "eval_steps", "num_generations_eval", "no_signal_steps", "optim"}
         free |= {"max_steps"} if self.args.lr_scheduler_type == "constant" else set()
         settings = {name: value for name, value in self.args.to_dict().items() if name not in free}
         settings["step_batch_size"] = self.args.step_batch_size
         settings["generation_batch_size"] = self.args.generation_batch_size
         lora = self.model.active_peft_config
         settings |= {"lora_r": lora.r, "lora_alpha": lora.lora_alpha, "prompts": self.prompts_digest}
+        settings |= base_settings(self.model, self.args.output_dir)
         if self.task is not None:
             settings |= self.task.settings()
         return json.loads(json.dumps({**settings, "reward_funcs": self.reward_names}))
 
     def _resume(self, where):
-        folders = checkpoint_folders(self.args.output_dir)
+        args = self.args
+        folders = known_checkpoints(args.output_dir, args.backup_dir)
         if folders and where is None:
             raise UserError(
-                f"{self.args.output_dir} holds checkpoints of an earlier run: go on with "
-                "train(resume_from_checkpoint=True), or use another output_dir."
+                f"{folders[-1].parent} holds checkpoints of an earlier run: go on with "
+                "train(resume_from_checkpoint=True), or use another output_dir (backup_dir)."
             )
         settings = self._settings()
         if folders or where not in (None, True):
-            folder = folders[-1] if where is True else where
-            if not Path(folder).is_dir():
-                raise UserError(f"There is no checkpoint folder {folder} to resume from.")
-            step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, settings)
-            newer = [other for other in folders if step_of(other) > step]
-            if newer:
-                raise UserError(
-                    f"{newer[-1]} is newer than what you resume from: move it away first, or two runs would mix."
-                )
+            restored = (self.model, self.optimizer, self.scheduler, settings)
+            if where is True:
+                step, generation = load_newest(folders, args.output_dir, *restored)
+            elif not Path(where).is_dir():
+                raise UserError(f"There is no checkpoint folder {where} to resume from.")
+            else:
+                step, generation = load_checkpoint(where, *restored)
+                newer = [other for other in folders if step_of(other) > step]
+                if newer:
+                    raise UserError(
+                        f"{newer[-1]} is newer than what you resume from: move it away first, or two runs would mix."
+                    )
+                if args.backup_dir and Path(where).resolve().parent == Path(args.backup_dir).resolve():
+                    restore_backup(where, args.output_dir)
             self.state.global_step = self.saved_step = step
-            return generation or load_rollout(self.args.output_dir, step, settings)
+            return generation or load_rollout(args.output_dir, step, settings)
         if self.model in _moved:
             raise UserError(
                 "This model has been trained in this session already, and a new run would go on from there: load it "
@@ -716,7 +730,15 @@ class GRPOTrainer:
 
     def _save(self):
         args, step = self.args, self.state.global_step
-        kept = self.generation and self.generation.to_dict()
-        state = {"step": step, "settings": self._settings(), "generation": kept}
-        save_checkpoint(args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit)
+        state = {
+            "step": step,
+            "settings": self._settings(),
+            "generation": self.generation and self.generation.to_dict(),
+            "monitor": monitor_of(args, step),
+        }
+        folder = save_checkpoint(
+            args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit
+        )
+        if args.backup_dir:
+            back_up(folder, args.backup_dir, args.save_total_limit)
         self.saved_step = step

@@ -4,16 +4,17 @@ The experts' matrices stand in it packed, as `..._blocks` and `..._scales`, or d
 transformers 5.23 saves dense ones as `..._blocks` without scales; they are read under the parameter's name here.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers.runtime import UserError, first_line, recover_folder
+from helpers.runtime import UserError, file_digest, first_line, read_checked, recover_folder, write_checked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +24,8 @@ SMALL = ["*.json", "*.jinja"]
 ALL = [*SMALL, "model*.safetensors"]
 #: The file that names the shard of every tensor.
 INDEX = "model.safetensors.index.json"
+#: The file that keeps the digests of a base model's files, beside the run that trains on it.
+BASE_MODEL = "base_model.json"
 
 
 def find_folder(path: str | Path, patterns: list[str] = ALL) -> Path:
@@ -195,3 +198,35 @@ def read_tensors(index: dict[str, Entry], ending: str = "") -> Iterator[tuple[st
             for name in names:
                 if name.endswith(ending):
                     yield name, tensors.get_tensor(index[name].stored_as)
+
+
+def base_identity(folder: str | Path, kept_in: str | Path) -> str:
+    """Return a digest of a model's config.json and *.safetensors: 16 hexadecimal digits.
+
+    folder: the local folder that the model was loaded from. kept_in: the run folder, where base_model.json keeps the
+    digest of each file with its size and its time of change. Only files for which these differ are read again, as
+    gpt-oss-20b's 14 GB may take a minute.
+    """
+    folder = Path(folder).resolve()
+    kept = _kept_digests(Path(kept_in) / BASE_MODEL, folder)
+    files = {}
+    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+        stat = path.stat()
+        entry = kept.get(path.name)
+        if entry is None or (entry["size"], entry["mtime_ns"]) != (stat.st_size, stat.st_mtime_ns):
+            entry = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": file_digest(path)}
+        files[path.name] = entry
+    if files != kept:
+        with suppress(OSError):  # it only saves time
+            write_checked(Path(kept_in) / BASE_MODEL, {"folder": str(folder), "files": files})
+    digests = {name: entry["sha256"] for name, entry in files.items()}
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
+
+
+def _kept_digests(path: Path, folder: Path) -> dict[str, dict]:
+    """What `base_identity` kept of the files in `folder`; {} where that is another folder or cannot be read."""
+    try:
+        kept = read_checked(path)
+    except (OSError, ValueError):
+        return {}
+    return kept["files"] if kept["folder"] == str(folder) else {}

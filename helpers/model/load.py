@@ -85,6 +85,7 @@ def load_model(
     check_scales(index, chosen)
     fill(model, index, source.memory)
     model.config._name_or_path = str(source.path)
+    model.loaded_from = str(folder)  # for `identity.base_settings`
     model.generation_config = generation_config
     set_attention(model, "auto")
     if adapter is not None:

@@ -18,10 +18,18 @@ def constant_reward(prompts, completions, **_):
 
 
 def trainer_in(
-    folder, prompts, reward=toy_reward, dense="fp32", callbacks=None, task=None, eval_dataset=None, **settings
+    folder,
+    prompts,
+    reward=toy_reward,
+    dense="fp32",
+    callbacks=None,
+    task=None,
+    eval_dataset=None,
+    path=None,
+    **settings,
 ):
     torch.manual_seed(0)
-    model, tokenizer = load_model(profile="tiny", dense=dense)
+    model, tokenizer = load_model(path, profile="tiny", dense=dense)
     model = add_lora(model, r=4, alpha=8)
     defaults = {
         "max_steps": 3,
