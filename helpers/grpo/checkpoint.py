@@ -37,6 +37,7 @@ from helpers.runtime import (
 
 ROLLOUT = "rollout.json"
 METRICS = "metrics.jsonl"
+EVALUATIONS = "evaluations.jsonl"
 ADAPTER = "adapter_model.safetensors"
 OPTIMIZER = "optimizer.pt"
 #: The file of a checkpoint that holds the SHA-256 of each of the others.
@@ -142,16 +143,22 @@ def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
 
 
 def monitor_of(args: GRPOConfig, step: int) -> dict | None:
-    """What the checkpoint of `step` keeps of `metric_for_best_model`: `best.monitor` of the step's line of metrics."""
+    """What the checkpoint of `step` keeps of `metric_for_best_model`: `best.monitor` of the step's metrics and, where
+    the weights were evaluated, of the evaluation's."""
     if args.metric_for_best_model is None:
         return None
-    rows = {row["step"]: row for row in read_metrics(Path(args.output_dir) / METRICS)}
+    logs = {}
+    for name in (METRICS, EVALUATIONS):
+        rows = {row["step"]: row for row in read_metrics(Path(args.output_dir) / name)}
+        logs |= rows.get(step, {})
     earlier = [folder for folder in checkpoint_folders(args.output_dir) if step_of(folder) < step]
-    return monitor(args, rows.get(step, {}), step, earlier)
+    return monitor(args, logs, step, earlier)
 
 
-def drop_old_checkpoints(output_dir: str | Path, keep: int) -> None:
-    """Remove all checkpoints but the last `keep` and the best one."""
+def drop_old_checkpoints(output_dir: str | Path, keep: int | None) -> None:
+    """Remove all checkpoints but the last `keep` and the best one; None keeps all."""
+    if keep is None:
+        return
     folders = checkpoint_folders(output_dir)
     best = best_first(folders)[:1]
     for folder in folders[:-keep]:

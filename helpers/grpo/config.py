@@ -176,6 +176,8 @@ class GRPOConfig:
         self._check_batches()
         self._check_loss()
         self._check_schedule()
+        if self.load_best_model_at_end and self.metric_for_best_model is None:
+            raise UserError("load_best_model_at_end needs metric_for_best_model: name a metric, such as 'eval_reward'.")
         check_trl_settings(foreign, self._neutral(), own=values)
 
     def _steps_that_make(self, batch: int) -> int | None:

@@ -12,7 +12,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,11 +20,16 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
+from helpers.grpo.alarms import Alarm, AlarmLimits, check_alarms
 from helpers.grpo.batch import Generation, prompt_indices
 from helpers.grpo.checkpoint import (
+    EVALUATIONS,
+    METRICS,
     MetricsFile,
     back_up,
+    chosen_by,
     known_checkpoints,
+    load_best,
     load_checkpoint,
     load_newest,
     load_rollout,
@@ -41,6 +46,7 @@ from helpers.grpo.config import GRPOConfig
 from helpers.grpo.correction import Correction, importance_weights
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs, recorded_experts
+from helpers.grpo.logs import RunLog
 from helpers.grpo.losses import LOSS_TYPES, loss_scale, policy_loss, token_weights
 from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
@@ -191,6 +197,7 @@ class GRPOTrainer:
         self.halvings = 0  # of the micro-batches, for want of memory
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
+        self.chosen = None  # how the adapter was chosen, where it is not the last step's
         self.history = []  # the metrics of the whole run, earlier sessions included
         self.evaluations = []  # likewise
 
@@ -257,16 +264,22 @@ class GRPOTrainer:
             except (KeyboardInterrupt, GeneratorExit):
                 self._save_last_step()
                 raise
+            finally:
+                with suppress(UserError):  # a full disk: what filled it has said so
+                    self.run_log.close()
             self._save_last_step()
+            if self.args.load_best_model_at_end:
+                self.chosen = load_best(self.args.output_dir, self.model)
 
     def _open_files(self) -> None:
         """Open the run's metrics, without lines of steps that are to be done again."""
         folder = Path(self.args.output_dir)
         step = self.state.global_step
-        self.metrics_file = MetricsFile(folder / "metrics.jsonl", step)
-        self.evaluations_file = MetricsFile(folder / "evaluations.jsonl", step)
+        self.metrics_file = MetricsFile(folder / METRICS, step)
+        self.evaluations_file = MetricsFile(folder / EVALUATIONS, step)
         self.history = read_metrics(self.metrics_file.path)
         self.evaluations = read_metrics(self.evaluations_file.path)
+        self.run_log = RunLog(folder, self.reward_names, self.args.max_steps, step)
 
     def _save_last_step(self) -> None:
         """Write a checkpoint of the last step, unless there is one."""
@@ -278,12 +291,13 @@ class GRPOTrainer:
         """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
         started = time.monotonic()
         generation = self.generation
-        if generation is None:
+        is_new = generation is None
+        if is_new:
             generation = self.generate(self.state.global_step)
             save_rollout(self.args.output_dir, self.state.global_step, self._settings(), generation)
         generated = time.monotonic()
         statistics = self.backward(generation)
-        with interrupts_held():  # the step and its line: both or none
+        with interrupts_held():  # the step and its records: all of them or none
             updated = self.step(statistics)
             step = self.state.global_step
             now = time.monotonic()
@@ -291,13 +305,33 @@ class GRPOTrainer:
             self.generation = None if is_used_up else generation
             seconds = {"time/update": now - generated, "step_time": now - started}
             logs = {"step": step, **generation.metrics, **updated, **seconds, **_gpu_memory()}
+            alarms = check_alarms([*self.history, logs], self._alarm_limits())
+            logs["monitor/signs"] = [*logs["monitor/signs"], *(alarm.sentence for alarm in alarms)]
             self.metrics_file.append(logs)
             self.history.append(logs)
+            self._remember_completions(generation)
+            self.run_log.write(logs, self.last_completions if is_new else [])
         evaluated = self._evaluate_if_due()
         with interrupts_held():
             if step % self.args.save_steps == 0:
                 self._save()
-        return self._report(logs | evaluated, generation)
+        done = self._report(logs | evaluated, generation)
+        self._stop_for(alarms)
+        return done
+
+    def _alarm_limits(self) -> AlarmLimits:
+        """What alarms are raised at; copies are among the monitor's signs already."""
+        return AlarmLimits(no_signal_steps=self.args.no_signal_steps, watch_copies=False)
+
+    def _stop_for(self, alarms: Sequence[Alarm]) -> None:
+        """Raise UserError with the first alarm that says that going on is of no use; nothing is lost."""
+        for alarm in alarms:
+            if alarm.stops:
+                self._save_last_step()
+                raise UserError(
+                    f"{alarm.sentence} Training stopped at step {self.state.global_step}, which is saved; to go on all "
+                    "the same, set no_signal_steps=None."
+                )
 
     def _evaluate_if_due(self) -> dict[str, float]:
         """Evaluate after a step for which that is due and not done; return the metrics, or {}."""
@@ -313,14 +347,17 @@ class GRPOTrainer:
         self.evaluations.append(row)
         return metrics
 
+    def _remember_completions(self, generation: Generation) -> None:
+        """Keep the plain records of a step's completions, for files and callbacks."""
+        advantages = self.advantages(generation)
+        self.last_completions = completion_records(generation, self.reward_names, self.args.reward_weights, advantages)
+
     def _report(self, logs: dict, generation: Generation) -> TrainStep:
         """Show a step to the callbacks."""
         self.state.log_history.append(logs)
-        advantages = self.advantages(generation)
-        self.last_completions = completion_records(generation, self.reward_names, self.args.reward_weights, advantages)
         for callback in self.callbacks:
             callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
-        return TrainStep(logs["step"], generation, advantages, logs, self.last_completions)
+        return TrainStep(logs["step"], generation, self.advantages(generation), logs, self.last_completions)
 
     def evaluate(self) -> dict[str, float]:
         """Draw and judge completions of eval_dataset; return the metrics with "eval_" before their names.
@@ -383,10 +420,12 @@ class GRPOTrainer:
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
         with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
             save_adapter(self.model, part)
+            step = self.chosen["step"] if self.chosen else self.state.global_step
             state = {
-                "step": self.state.global_step,
+                "step": step,
                 "settings": self._settings(),
                 "adapter_norm": adapter_norm(self.model),
+                "chosen_by": self.chosen or chosen_by(self.args.output_dir, step),
             }
             (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
@@ -404,6 +443,7 @@ class GRPOTrainer:
         completions = self._draw(prompts["prompt"], args.num_generations, random_seed("training", args.seed, step))
         generated = time.monotonic()
         generation = self._judge(prompts, completions, args.num_generations)
+        generation.metrics |= self._training_metrics(generation)
         judged = time.monotonic()
         self._score_generation(generation)
         generation.metrics["time/generate"] = generated - started
@@ -436,6 +476,20 @@ class GRPOTrainer:
         metrics = rollout_metrics(completions, rewards, self.reward_names, args.reward_weights, num_generations)
         metrics |= logged | self._observe(completions, grades)
         return Generation(list(prompts["prompt"]), completions, rewards, metrics, extras, grades)
+
+    def _training_metrics(self, generation: Generation) -> dict:
+        """What `rollout_metrics` says of a generation that is trained on."""
+        args = self.args
+        return rollout_metrics(
+            generation.completions,
+            generation.rewards,
+            self.reward_names,
+            args.reward_weights,
+            args.num_generations,
+            self.advantages(generation),
+            mask_truncated=args.mask_truncated_completions,
+            tokens_before=self.history[-1]["num_tokens"] if self.history else 0,
+        )
 
     def _score_generation(self, generation: Generation) -> None:
         """Compute the log-probabilities that later optimizer steps need and that no later weights can give.
@@ -486,7 +540,7 @@ class GRPOTrainer:
     def _observe(self, completions: Sequence[Completion], grades: Sequence[Grade]) -> dict:
         """Return what the task's grades and the monitor say of a generation."""
         texts = [completion.text for completion in completions]
-        first_copies = [row["monitor/duplicate_ratio"] for row in self.history[:FIRST_STEPS]]
+        first_copies = [row.get("monitor/duplicate_ratio") or 0.0 for row in self.history[:FIRST_STEPS]]
         if self.task is None:
             return watch(texts, first_copies=first_copies)
         signs = watch(texts, grades, self.task.alarms, first_copies, watch_copies=self.task.watch_copies)
@@ -692,6 +746,7 @@ class GRPOTrainer:
         settings |= base_settings(self.model, self.args.output_dir)
         if self.task is not None:
             settings |= self.task.settings()
+        settings["optimizer"] = type(self.optimizer).__name__
         return json.loads(json.dumps({**settings, "reward_funcs": self.reward_names}))
 
     def _resume(self, where):

@@ -103,8 +103,7 @@ def test_an_interrupt_while_the_last_checkpoint_is_written(tmp_path, prompts, wh
     """With rare checkpoints the one at the end holds most of the run."""
     trainer = trainer_in(tmp_path, prompts, save_steps=10)
     interrupt_at(monkeypatch, trainer.model, "save_pretrained", trainer, step=3)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train()
+    assert trainer.train().global_step == 3
     monkeypatch.undo()
     assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-3"
     finish(tmp_path, prompts, whole)
