@@ -7,6 +7,8 @@ RUN ?=
 OWNER ?=
 TAG ?=
 PYTHONS ?= python3.12 python3.13
+# `make test-trl`: the newest TRL whose formulas the losses are compared with.
+TRL := trl==1.16.0
 VENV := .venv
 READY := $(VENV)/.ready
 NEEDED := -r requirements.txt
@@ -18,7 +20,7 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test test-slow test-py hacksuite bench-gpu lint tiny release clean
+.PHONY: help run watch test test-slow test-py test-trl hacksuite bench-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -48,6 +50,10 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 	  count=$$($$venv/bin/python -m pytest --collect-only $(TESTS_PY) | grep -c ::) || true; \
 	  [ "$$count" -ge $(LEAST_PY) ] || { \
 	    echo "Only $$count tests were found and there must be $(LEAST_PY): see to TESTS_PY in the Makefile." >&2; exit 1; }; done
+
+test-trl: ## losses and gradients beside TRL's own trainer, in an environment of its own
+	@$(MAKE) -s .venv-trl/.ready VENV=.venv-trl NEEDED='$(NEEDED) $(TRL)'
+	@OMP_NUM_THREADS=1 .venv-trl/bin/python -m pytest tests/trl -rs
 
 hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
 	@$(VENV)/bin/python -m tests.sandbox.hacksuite

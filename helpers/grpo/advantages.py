@@ -2,6 +2,9 @@
 
 import torch
 
+#: Rewards that differ by no more than this share of the larger are equal: eight units in the last place of a float64.
+ROUNDING = 2.0**-49
+
 
 def combine_rewards(rewards, weights=None):
     """Weighted sum over reward functions; NaN stands for "not applicable" and counts nothing.
@@ -37,11 +40,16 @@ def group_advantages(rewards, num_generations, scale="group"):
 
 
 def equal_groups(rewards, num_generations):
-    """bool [groups]: whether all judged rewards of a group are equal, so that nothing can be learnt."""
+    """bool [groups]: whether all judged rewards of a group are equal, so that nothing can be learnt.
+
+    Differences in the last bits are rounding, such as that of sums in another order: AdamW would make a full step of
+    the smallest gradient.
+    """
     groups_GN = rewards.double().view(-1, num_generations)
-    lowest = groups_GN.nan_to_num(float("inf")).amin(1)
-    highest = groups_GN.nan_to_num(float("-inf")).amax(1)
-    return highest <= lowest
+    lowest_G = groups_GN.nan_to_num(float("inf")).amin(1)
+    highest_G = groups_GN.nan_to_num(float("-inf")).amax(1)
+    largest_G = torch.maximum(lowest_G.abs(), highest_G.abs())
+    return highest_G - lowest_G <= ROUNDING * largest_G
 
 
 def _std(rows):

@@ -222,29 +222,30 @@ def policy_loss(
             (DeepSeek-V3.2, 2025, section 3.1); without it the gradient is that of KL(reference || policy).
         scale: of `loss_scale`; divide the gradients by it.
     """
+    # what lies in the padding may be anything, and must have no gradient
     is_counted_BT = weights > 0
-    log_ratio_BT = logprobs - old_logprobs
+    logprobs_BT = logprobs.masked_fill(~is_counted_BT, 0.0)
+    old_BT = old_logprobs.masked_fill(~is_counted_BT, 0.0)
+
+    log_ratio = logprobs_BT - old_BT  # [B, T]
     if level == "sequence":
         tokens_B1 = is_counted_BT.sum(1, keepdim=True).clamp(min=1)
-        log_ratio = (log_ratio_BT * is_counted_BT).sum(1, keepdim=True) / tokens_B1
-    else:
-        log_ratio = log_ratio_BT.masked_fill(~is_counted_BT, 0.0)  # what lies in the padding may be anything
+        log_ratio = log_ratio.sum(1, keepdim=True) / tokens_B1  # [B, 1]
     ratio = torch.exp(log_ratio)
 
-    ratios = Ratios(ratio, logprobs, advantages.unsqueeze(1))
+    ratios = Ratios(ratio, logprobs_BT, advantages.unsqueeze(1))
     found = OBJECTIVES[objective](ratios, clipping)
-    objective_BT = found.loss.expand_as(logprobs)
+    objective_BT = found.loss.expand_as(logprobs_BT)
     if importance_weights is not None:
         objective_BT = objective_BT * importance_weights.detach()
 
     kl_BT = None
     if ref_logprobs is not None:
-        difference_BT = (ref_logprobs - logprobs).masked_fill(~is_counted_BT, 0.0)
+        difference_BT = ref_logprobs.masked_fill(~is_counted_BT, 0.0) - logprobs_BT
         kl_BT = torch.exp(difference_BT) - difference_BT - 1
         if use_bias_correction_kl:
             kl_BT = kl_BT * ratio
         objective_BT = objective_BT + beta * kl_BT
 
-    counted_BT = objective_BT.masked_fill(~is_counted_BT, 0.0)
-    loss = scale * (counted_BT * weights).sum()
+    loss = scale * (objective_BT * weights).sum()
     return PolicyLoss(loss, ratio.detach(), found.is_low, found.is_high, None if kl_BT is None else kl_BT.detach())

@@ -104,7 +104,7 @@ def all_parts(device: str, folder: Path) -> list[Part]:
         Part("tests", tests("-k", "not flex"), 150),
         Part("expert kernels", benchmark("expert_kernels"), 90),
         Part("prefill and decode", benchmark("decode"), 120),
-        Part("GRPO step", benchmark("grpo_step"), 150),
+        Part("GRPO step", benchmark("step_20b"), 150),
         Part("tests of flex", tests("-k", "flex"), 120),
         Part("attention", benchmark("attention", *attention), 90),
         Part("experts", benchmark("experts", *experts), 60),

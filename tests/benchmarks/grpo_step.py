@@ -1,227 +1,543 @@
-"""Two GRPO steps at gpt-oss-20b's shape within a T4's memory: seconds and peak bytes of each phase, beside the plan.
+"""GRPO on the CPU: this project's trainer against TRL's, in seconds, in memory, and in what they learn.
 
-    python -m tests.benchmarks.grpo_step [--device cuda] [--out file.json]
+    python -m tests.benchmarks.grpo_step [--steps 6] [--threads 2] [--out file.json]
+    python -m tests.benchmarks.grpo_step --curves [--seeds 3] [--steps 40] [--threads 2] --out file.json
 
-`GRPOTrainer` itself draws, scores and updates, with the profile "t4", on the model in random bytes; on the CPU on the
-embedded model's shape, with short completions. The phases:
+Needs TRL, which the project does not; `make test-trl` sets up .venv-trl with it.
 
-- load: the model is made of random bytes, so its seconds and its peak say nothing about reading a checkpoint.
-- LoRA: the adapter.
-- prefill: a rollout of one token for each completion of a prompt; in the first step with all that happens once.
-- decode: a rollout of all tokens, less the seconds of the prefill.
-- forward and backward: over all completions, in micro-batches.
-- AdamW: the norm of the gradient, and the step.
-- checkpoint: adapter and optimizer are written to the disk.
+The same embedded model in fp32, the same prompts in the same order, the same settings and a LoRA adapter of the same
+size on attention and experts on both sides. A step draws 64 completions, 8 of each of 8 prompts, rewards them and moves
+the adapter once. Neither side logs or saves. Ours is the project as it comes. TRL trains stock transformers under stock
+PEFT and draws with `generate`; with its load-balancing loss off, as ours has none.
 
-The first step compiles and captures; the second is what the others will be like. Peaks are of all tensors on the GPU,
-and what is held is what is left of them at the end of a phase. The plan is for the peak, after load and LoRA for what
-is held. Where the counts of the same path on a fake GPU (tests/fake_gpu) are committed, they stand beside.
+Seconds. In each round TRL takes one step, then ours, in one process. The reward is the number of distinct characters of
+a completion, and its seconds are taken off on both sides, so that only the trainers count. TRL may choose the
+implementation of the experts and the cache: in the first rounds it tries each combination twice, the quickest stays,
+and those rounds are not counted. The completions are drawn at random and differ, and so does their number of tokens:
+seconds for 1,000 tokens allow for that. Ratios are of steps of one round. Processor seconds stand beside the seconds,
+as they do not count the work of others on the same machine.
+
+Memory. Each side takes its steps alone, in a process of its own, TRL in its quickest way. When the trainer is made, the
+kernel's mark of the largest resident size (VmHWM) is set back by way of /proc/self/clear_refs, so that loading does not
+count; after the last step it is read.
+
+Curves. Each side trains alone, once for each seed, on the task's own prompts with the task's own score as the reward.
+It is computed from the token ids by one function, as TRL leaves Harmony's channels in the text. The mean score of each
+step goes into the file, and a plot beside it, in which all runs share their axes.
 """
 
 import argparse
+import itertools
 import json
+import os
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+import transformers
+from peft import LoraConfig
+from torch import nn
+from transformers import PrinterCallback, TrainerCallback
 
-from helpers import add_lora, memory_plan, text_table
-from helpers.grpo.checkpoint import save_checkpoint
-from helpers.grpo.config import GRPOConfig
-from helpers.grpo.trainer import GRPOTrainer
-from helpers.model.memory import MemoryPlan
-from helpers.profiles import Profile
-from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import GIB, ROOT
-from tests.benchmarks.models import (
-    T4_GIB,
-    benchmark_profile,
-    cap_memory,
-    embedded_tokenizer,
-    peaks,
-    random_model,
-    restart_peaks,
-)
-from tests.benchmarks.record import Record
+from helpers import GRPOConfig, GRPOTrainer, add_lora, get_task, load_model, text_table
+from helpers.environment import hardware, installed_version, versions
+from helpers.grpo.batch import prompt_indices
+from helpers.model.export import MATRICES
+from helpers.model.load import ATTENTION_PROJECTIONS
+from helpers.profiles import PROFILES
+from helpers.rollout.completion import Completion
+from helpers.rollout.harmony import Harmony
+from helpers.runtime import ROOT, write_whole
+from helpers.tasks import Task
+from tests.benchmarks.models import embedded_tokenizer
+from tests.benchmarks.rollout import stock_model
+from tests.process import restart_peak, status
 
-COUNTED = ROOT / "tests" / "fake_gpu" / "results" / "path-20b.json"
-#: Parts of the plan that the first step does not find yet: where a phase begins that makes them, they count.
-MADE_BY_THE_FIRST_STEP = {
-    "prefill": ("LoRA gradients", "optimizer"),
-    "decode": ("LoRA gradients", "optimizer"),
-    "forward and backward": ("optimizer",),
+PROFILE = replace(PROFILES["tiny"], dense="fp32")
+RANK, ALPHA = 8, 16
+PROMPTS, GROUP = 8, 8
+#: In both trainers, under the same names.
+SETTINGS = {
+    "learning_rate": 1e-4,
+    "lr_scheduler_type": "constant",
+    "num_generations": GROUP,
+    "per_device_train_batch_size": 16,
+    "gradient_accumulation_steps": 4,
+    "gradient_checkpointing": False,
+    "num_iterations": 1,
+    "max_completion_length": 200,
+    "temperature": 1.0,
+    "beta": 0.0,
+    "loss_type": "dapo",
+    "scale_rewards": "group",
+    "chat_template_kwargs": {"reasoning_effort": PROFILE.reasoning_effort},
+    "seed": 42,
 }
+#: What differs where curves are drawn: a run of a few dozen steps has to learn something.
+CURVES = {"learning_rate": PROFILE.learning_rate}
+#: Ways of TRL: implementation of the experts and cache of `generate` (None: the growing one). Each is tried so often.
+#: "batched_mm" is not among them: with it the update copies the experts' weights for every token, and a step takes 80 s.
+WAYS = tuple(itertools.product(("eager", "grouped_mm"), (None, "static")))
+TRIALS = 2
+#: Rounds that are not counted.
+FIRST = TRIALS * len(WAYS)
+#: Steps in which the memory is measured.
+MEMORY_STEPS = 3
+SIDES = ("trl", "ours")
+#: Mean lengths of completions may differ by this share before the report says that the times do not compare.
+SIMILAR = 0.1
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Tokens of the prompt and of each completion at the most, and completions of a step."""
+@dataclass
+class Step:
+    """What one step took, without the reward. cpu: seconds of processor time. update: all but drawing completions."""
 
-    prompt: int
-    completion: int
-    rows: int = 8
+    seconds: float
+    cpu: float
+    generate: float
+    tokens: int
+    longest: int
 
+    @property
+    def update(self) -> float:
+        return self.seconds - self.generate
 
-#: What the profile "t4" has, and little for the CPU.
-SIZES = {"cuda": Sizes(512, 768), "cpu": Sizes(64, 16)}
+    @property
+    def seconds_per_1000(self) -> float:
+        return 1e3 * self.seconds / self.tokens
 
-
-class Prompts(list):
-    """Rows with `prompt`, as far as a trainer asks for a `datasets.Dataset`: that package may not be there."""
-
-    column_names = ("prompt",)
-
-    def __getitem__(self, key):
-        return [row[key] for row in self] if key == "prompt" else super().__getitem__(key)
-
-    def select(self, numbers: list[int]) -> "Prompts":
-        return Prompts(self[number] for number in numbers)
+    @property
+    def mean_length(self) -> float:
+        return self.tokens / (PROMPTS * GROUP)
 
 
-def odd_tokens(completion_ids: list[list[int]], **_) -> list[float]:
-    """A reward that differs within a group whatever the model writes: the share of odd token ids."""
-    return [sum(token % 2 for token in ids) / len(ids) for ids in completion_ids]
+class Clock:
+    """Seconds and processor seconds since it was made."""
+
+    def __init__(self):
+        self.started = time.perf_counter()
+        self.worked = time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self.started, time.process_time() - self.worked
 
 
-class Phases:
-    """Measures phases one after the other, and records each as a row."""
+@dataclass
+class Reward:
+    """A reward that notes what it saw in the last step.
 
-    def __init__(self, record: Record, plan: MemoryPlan):
-        self.record = record
-        self.plan = plan
-        self.counted = counted_peaks()
+    lengths: of the completions. seconds, cpu: of the call. mean: of the values.
+    """
 
-    @contextmanager
-    def measure(self, step: int, phase: str, minus_s: float = 0.0) -> Iterator[dict]:
-        """Record the seconds and peak bytes of the block, beside the plan for that phase.
+    lengths: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu: float = 0.0
+    mean: float = 0.0
 
-        minus_s: seconds that another row has already. The yielded row takes more figures.
-        """
-        row = {"step": step, "phase": phase}
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()  # what the allocator has cached stays, as in a real run
-        started = time.perf_counter()
-        yield row
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        row["seconds"] = time.perf_counter() - started - minus_s
-        row["memory"] = peaks()
-        absent = MADE_BY_THE_FIRST_STEP.get(phase, ()) if step == 1 else ()
-        row["planned_bytes"] = self.plan.phases[phase] - sum(self.plan.parts[name] for name in absent)
-        if phase in self.counted:
-            row["counted_bytes"] = self.counted[phase]
-        self.record.add(row)
+    def __call__(self, completion_ids: list, **columns) -> list[float]:
+        clock = Clock()
+        values = self.score(completion_ids=completion_ids, **columns)
+        self.lengths = [len(ids) for ids in completion_ids]
+        assert len(self.lengths) == PROMPTS * GROUP
+        self.mean = statistics.mean(values)
+        self.seconds, self.cpu = clock.read()
+        return values
 
 
-def counted_peaks() -> dict[str, float]:
-    """Map phases to the peak bytes that were counted on a fake GPU; empty where none are committed."""
-    if not COUNTED.exists():
-        return {}
-    rows = json.loads(COUNTED.read_text())
-    usual = [row for row in rows if (row["batch"], row["routing"]) == (8, "uniform")]
-    return {row["phase"]: row["peak_GiB"] * GIB for row in usual}
+class DistinctCharacters(Reward):
+    """The number of distinct characters of a completion."""
+
+    __name__ = "distinct_characters"
+
+    def score(self, completions: list, **_) -> list[float]:
+        texts = [completion[0]["content"] + completion[0].get("thinking", "") for completion in completions]
+        return [float(len(set(text))) for text in texts]
 
 
-def prompt_of(tokens: int, length_of: Callable[[str], int]) -> str:
-    """A text that is rendered to at most so many tokens, and hardly fewer. length_of: text -> tokens."""
-    words = "Use zip."
-    while length_of(f"{words} Use zip.") <= tokens:
-        words += " Use zip."
-    return words
+class TaskScore(Reward):
+    """A task's score of what the token ids say."""
+
+    __name__ = "task_score"
+
+    def __init__(self, task: Task, names: list[str]):
+        """names: the columns of the data set."""
+        super().__init__()
+        self.task = task
+        self.names = [name for name in names if name != "prompt"]
+        self.harmony = Harmony(embedded_tokenizer())
+
+    def score(self, prompts: list, completion_ids: list[list[int]], **columns) -> list[float]:
+        rows = []
+        completions = []
+        for number, ids in enumerate(completion_ids):
+            row = {name: columns[name][number] for name in self.names}
+            rows.append(row | {"prompt": prompts[number]})
+            completions.append(Completion([], list(ids), [0.0] * len(ids), *self.harmony.parse(list(ids))))
+        return [float(grade.score) for grade in self.task.grade(rows, completions)]
 
 
-def run(device: str, out: str | Path | None, sizes: Sizes) -> list[dict]:
-    """Measure the phases of two steps, in the memory that this process may take; returns the rows of the file."""
-    restart_peaks()
-    profile = replace(
-        benchmark_profile(device),
-        generation_batch_size=sizes.rows,
-        num_generations=sizes.rows,
-        max_completion_length=sizes.completion,
-    )
-    if device == "cpu":
-        profile = replace(profile, per_device_train_batch_size=2)
-    plan = memory_plan(profile, sizes.rows, sizes.prompt + sizes.completion)
-    record = Record(
-        out, device=device, dtype=profile.dtype, embedding=profile.embedding, lora_r=profile.lora_r,
-        sizes=vars(sizes), micro_batch=profile.per_device_train_batch_size, planned_total_bytes=plan.total,
-        cap_gib=T4_GIB if device == "cuda" else None,
-    )  # fmt: skip
-    phases = Phases(record, plan)
-    with phases.measure(0, "load"):
-        model = random_model(profile)
-    with phases.measure(0, "LoRA"):
-        model = add_lora(model, profile.lora_r, profile.lora_alpha, profile.lora_targets)
+class OurSteps:
+    """This project's trainer, a step at a time."""
+
+    def __init__(self, folder: str, steps: int, reward: Reward, rows, **settings):
+        settings = SETTINGS | settings
+        torch.manual_seed(settings["seed"])
+        model, self.tokenizer = load_model(profile=PROFILE)
+        self.reward = reward
+        config = GRPOConfig(folder, max_steps=steps, no_signal_steps=None, **settings)
+        self.trainer = GRPOTrainer(add_lora(model, RANK, ALPHA), reward, config, rows, processing_class=self.tokenizer)
+
+    def take(self, number: int) -> Step:
+        """One step, on the prompts of that number."""
+        clock = Clock()
+        generation = self.trainer.generate(number)
+        self.trainer.step(self.trainer.backward(generation))
+        drawing = generation.metrics["time/generate"]
+        return measured(clock, self.reward, drawing)
+
+
+def measured(clock: Clock, reward: Reward, drawing: float) -> Step:
+    """The step that ends now, without its reward. drawing: seconds that it drew completions."""
+    seconds, cpu = clock.read()
+    lengths = reward.lengths
+    return Step(seconds - reward.seconds, cpu - reward.cpu, drawing, sum(lengths), max(lengths))
+
+
+@dataclass
+class TrlSteps(TrainerCallback):
+    """TRL's trainer, with something to do before and after each step.
+
+    way: number of the step -> implementation of the experts and cache. after: called with the number of a step and what
+    it took.
+    """
+
+    way: Callable[[int], tuple[str, str | None]]
+    after: Callable[[int, Step], None]
+    reward: Reward
+    number: int = 0
+    drawing: float = 0.0
+    clock: Clock = field(default_factory=Clock)
+
+    def make(self, folder: str, steps: int, rows, **settings):
+        """Make the trainer; returns it."""
+        from trl import GRPOConfig as TrlConfig
+        from trl import GRPOTrainer as TrlTrainer
+
+        settings = SETTINGS | settings
+        # the prompts of our steps, in their order
+        chosen = []
+        for number in range(steps):
+            chosen += prompt_indices(number, PROMPTS, len(rows), settings["seed"])
+        self.model = stock_model("eager", None)
+        torch.manual_seed(settings["seed"])
+        lora = LoraConfig(
+            r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+            target_modules=list(ATTENTION_PROJECTIONS),
+            target_parameters=[f"mlp.experts.{name}" for name in MATRICES],
+        )  # fmt: skip
+        config = TrlConfig(
+            folder, **settings, max_steps=steps, use_cpu=True, bf16=False, use_vllm=False, shuffle_dataset=False,
+            router_aux_loss_coef=0.0, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )  # fmt: skip
+        self.trainer = TrlTrainer(
+            self.model, self.reward, config, rows.select(chosen), processing_class=embedded_tokenizer(),
+            callbacks=[self], peft_config=lora,
+        )  # fmt: skip
+        self.trainer.remove_callback(PrinterCallback)
+        self.trainer._generate = self.time_drawing(self.trainer._generate)
+        return self.trainer
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        experts, cache = self.way(self.number)
+        self.model.set_experts_implementation(experts)
+        assert self.model.config._experts_implementation == experts
+        self.trainer.generation_config.cache_implementation = cache
+        self.drawing = 0.0
+        self.clock = Clock()
+
+    def on_step_end(self, args, state, control, **_) -> None:
+        step = measured(self.clock, self.reward, self.drawing)
+        self.after(self.number, step)
+        self.number += 1
+
+    def time_drawing(self, draw: Callable) -> Callable:
+        """Wrap what draws completions."""
+
+        def timed(*arguments):
+            started = time.perf_counter()
+            drawn = draw(*arguments)
+            self.drawing += time.perf_counter() - started
+            return drawn
+
+        return timed
+
+
+class Turns:
+    """Rounds in which both take a step. Each is {"way", "trl", "ours"}."""
+
+    def __init__(self, ours: OurSteps):
+        self.ours = ours
+        self.rounds: list[dict] = []
+
+    def way(self, number: int) -> tuple[str, str | None]:
+        """Of TRL's step of that number."""
+        return WAYS[number // TRIALS] if number < FIRST else quickest_way(self.rounds)
+
+    def take_ours(self, number: int, trl: Step) -> None:
+        """After a step of TRL's: let ours take one."""
+        ours = self.ours.take(number)
+        way = self.way(number)
+        self.rounds.append({"way": way, "trl": trl, "ours": ours})
+        print(f"round {number + 1}: TRL ({shown(way)}) {trl.seconds:.1f} s, ours {ours.seconds:.1f} s", flush=True)
+
+
+def shown(way: tuple[str, str | None]) -> str:
+    experts, cache = way
+    return f"{experts} experts, {cache or 'growing'} cache"
+
+
+def quickest_way(rounds: list[dict]) -> tuple[str, str | None]:
+    """That of the trial with the fewest processor seconds for a token."""
+    return min(rounds[:FIRST], key=lambda done: done["trl"].cpu / done["trl"].tokens)["way"]
+
+
+def prompts_only():
+    return get_task("matmul").dataset("train").select_columns("prompt")
+
+
+def trainable(model: nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+def take_turns(folder: str, steps: int) -> tuple[list[dict], int]:
+    """All rounds, and the values in each adapter."""
+    count = FIRST + steps
+    rows = prompts_only()
+    ours = OurSteps(f"{folder}/ours", count, DistinctCharacters(), rows)
+    turns = Turns(ours)
+    trl = TrlSteps(turns.way, turns.take_ours, DistinctCharacters())
+    trainer = trl.make(f"{folder}/trl", count, rows)
+    size = trainable(trainer.model)
+    assert size == trainable(ours.trainer.model), (size, trainable(ours.trainer.model))
+    trainer.train()
+    assert len(turns.rounds) == count
+    return turns.rounds, size
+
+
+def train_alone(side: str, steps: int, reward: Reward, rows, way: tuple[str, str | None], **settings) -> dict:
+    """Let one side train in this process: bytes before the first step and at the most, and the mean reward of each."""
+    rewards = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = make_trainer(model, profile, sizes, folder)
-        for step in (1, 2):
-            one_step(phases, trainer, step)
-    show(record.content)
-    return record.rows
+        if side == "trl":
+            alone = TrlSteps(lambda number: way, lambda number, step: rewards.append(reward.mean), reward)
+            trainer = alone.make(folder, steps, rows, **settings)
+        else:
+            ours = OurSteps(folder, steps, reward, rows, **settings)
+        before = status("VmRSS")
+        restart_peak()
+        if side == "trl":
+            trainer.train()
+        else:
+            for number in range(steps):
+                ours.take(number)
+                rewards.append(reward.mean)
+    return {"before": before, "peak": status("VmHWM"), "rewards": rewards}
 
 
-def make_trainer(model: torch.nn.Module, profile: Profile, sizes: Sizes, folder: str) -> GRPOTrainer:
-    """A trainer of one prompt that is as long as it may be."""
-    config = GRPOConfig.for_profile(profile, folder, max_prompt_length=sizes.prompt)
-    tokenizer = embedded_tokenizer()
-    rows = Prompts([{"prompt": "Use zip."}])
-    trainer = GRPOTrainer(model, odd_tokens, config, rows, tokenizer)
-    rows[0] = {"prompt": prompt_of(sizes.prompt, trainer.engine.prompt_length)}
-    return trainer
+def in_own_process(side: str, steps: int, threads: int, way: tuple[str, str | None], seed: int | None = None) -> dict:
+    """`train_alone` in a process of its own. seed: of a run for the curves; None for one that measures memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "alone.json"
+        command = [sys.executable, "-m", "tests.benchmarks.grpo_step", "--alone", side, "--steps", str(steps)]
+        command += ["--threads", str(threads), "--way", json.dumps(way), "--out", str(out)]
+        if seed is not None:
+            command += ["--seed", str(seed)]
+        subprocess.run(command, cwd=ROOT, check=True)
+        return json.loads(out.read_text())
 
 
-def one_step(phases: Phases, trainer: GRPOTrainer, step: int) -> None:
-    """Measure one step of a trainer."""
-    prompts = trainer.train_dataset["prompt"]
-    count = trainer.args.generation_batch_size
-    with phases.measure(step, "prefill") as row:
-        trainer.engine.generate(prompts, SamplingParams(max_new_tokens=1), count)
-        row["tokens"] = trainer.engine.prompt_length(prompts[0])
-    prefill_s = row["seconds"]
-    with phases.measure(step, "decode", minus_s=prefill_s) as row:
-        generation = trainer.generate(step - 1)
-        row["tokens"] = sum(len(completion.token_ids) for completion in generation.completions)
-    with phases.measure(step, "forward and backward") as row:
-        sums = trainer.backward(generation)
-        row["tokens"] = sum(len(c.prompt_ids) + len(c.token_ids) for c in generation.completions)
-    with phases.measure(step, "AdamW") as row:
-        row["metrics"] = trainer.step(sums)
-    with phases.measure(step, "checkpoint"):
-        state = {"step": step, "settings": {}, "generation": None}
-        args = trainer.args
-        save_checkpoint(args.output_dir, state, trainer.model, trainer.optimizer, trainer.scheduler, 1)
+def run_alone(side: str, steps: int, way: tuple[str, str | None], seed: int | None) -> dict:
+    """What the process of `in_own_process` does."""
+    if seed is None:
+        return train_alone(side, steps, DistinctCharacters(), prompts_only(), way)
+    task = get_task("matmul")
+    rows = task.dataset("train")
+    try:
+        return train_alone(side, steps, TaskScore(task, rows.column_names), rows, way, seed=seed, **CURVES)
+    finally:
+        task.close()
 
 
-def show(content: dict) -> None:
-    """Print the table; without counts committed, without their column."""
-    header = ["step", "phase", "seconds", "tokens", "held GiB", "peak GiB", "planned GiB"]
-    has_counts = any("counted_bytes" in row for row in content["rows"])
-    if has_counts:
-        header.append("counted without a GPU")
-    shown = []
-    for row in content["rows"]:
-        sizes = [row["memory"].get("allocated"), row["memory"].get("max_allocated"), row["planned_bytes"]]
-        if has_counts:
-            sizes.append(row.get("counted_bytes"))
-        shown_sizes = ["not measured" if size is None else f"{size / GIB:.2f}" for size in sizes]
-        shown.append((row["step"] or "", row["phase"], f"{row['seconds']:.2f}", row.get("tokens", ""), *shown_sizes))
-    sizes = content["sizes"]
-    print(content["hardware"])
-    print(f"{sizes['rows']} completions of up to {sizes['completion']} tokens, a prompt of up to {sizes['prompt']}")
-    print(text_table(shown, header))
+def summary(rounds: list[dict]) -> dict:
+    """Medians of each side over the rounds that count, and TRL's times as multiples of ours."""
+    measures = ("seconds", "cpu", "generate", "update", "tokens", "mean_length", "longest", "seconds_per_1000")
+    found = {
+        side: {name: statistics.median(getattr(done[side], name) for done in rounds) for name in measures}
+        for side in SIDES
+    }
+    for name in ("seconds", "cpu", "generate", "update", "seconds_per_1000"):
+        ratios = [getattr(done["trl"], name) / getattr(done["ours"], name) for done in rounds]
+        found.setdefault("trl_to_ours", {})[name] = {
+            "median": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)
+        }  # fmt: skip
+    means = [statistics.mean(done[side].mean_length for done in rounds) for side in SIDES]
+    found["length_ratio"] = means[0] / means[1]
+    return found
+
+
+def about() -> dict:
+    """What both kinds of results begin with."""
+    return {
+        "hardware": hardware(),
+        "versions": versions() | {"trl": installed_version("trl")},
+        "threads": torch.get_num_threads(),
+        "settings": SETTINGS,
+    }
+
+
+def run(steps: int) -> dict:
+    """Measure seconds and memory."""
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        rounds, size = take_turns(folder, steps)
+    way = quickest_way(rounds)
+    memory = {}
+    for side in SIDES:
+        alone = in_own_process(side, min(steps, MEMORY_STEPS), torch.get_num_threads(), way)
+        memory[side] = {"before": alone["before"], "peak": alone["peak"]}
+    return {
+        **about(),
+        "load_before_and_after": [load, os.getloadavg()[0]],
+        "reward": DistinctCharacters.__name__,
+        "adapter_values": size,
+        "trl_way": way,
+        "memory": memory,
+        "first_rounds": plain(rounds[:FIRST]),
+        "rounds": plain(rounds[FIRST:]),
+        **summary(rounds[FIRST:]),
+    }
+
+
+def plain(rounds: list[dict]) -> list[dict]:
+    """As JSON has it."""
+    return [{**done, "trl": asdict(done["trl"]), "ours": asdict(done["ours"])} for done in rounds]
+
+
+def run_curves(steps: int, seeds: int, out: str | None) -> dict:
+    """Train both sides once for each seed; the file is written after each run."""
+    result = {**about(), "reward": TaskScore.__name__, "rewards": {side: {} for side in SIDES}}
+    result["settings"] = SETTINGS | CURVES
+    for seed in range(SETTINGS["seed"], SETTINGS["seed"] + seeds):
+        for side in SIDES:
+            way = ("grouped_mm", None)
+            alone = in_own_process(side, steps, torch.get_num_threads(), way, seed)
+            result["rewards"][side][str(seed)] = alone["rewards"]
+            if out:
+                write_result(out, result)
+                plot_curves(result["rewards"], Path(out).with_suffix(".png"))
+    return result
+
+
+def plot_curves(rewards: dict[str, dict[str, list[float]]], path: Path) -> None:
+    """Draw the mean reward of each step: thin for a seed, thick for the mean over the seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    for side, colour, label in (("trl", "#c2410c", "TRL 1.16"), ("ours", "#1b7f5c", "this project")):
+        runs = list(rewards[side].values())
+        for curve in runs:
+            axis.plot(range(1, len(curve) + 1), curve, color=colour, alpha=0.35, lw=0.8)
+        if runs:
+            mean = [statistics.mean(values) for values in zip(*runs)]
+            axis.plot(range(1, len(mean) + 1), mean, color=colour, lw=2, label=f"{label}, mean of {len(runs)} seeds")
+    axis.set_xlabel("step")
+    axis.set_ylabel("mean score of the task")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def show(result: dict) -> None:
+    before, after = result["load_before_and_after"]
+    print(result["hardware"], result["versions"])
+    print(f"{len(result['rounds'])} steps of each, on {result['threads']} thread(s), load {before:.1f} before and "
+          f"{after:.1f} after; TRL with {shown(result['trl_way'])}; {result['adapter_values']:,} values in each "
+          f"adapter; reward {result['reward']}")  # fmt: skip
+    labels = {
+        "seconds": "seconds a step", "generate": "of them generating", "update": "of them all else",
+        "cpu": "processor seconds a step",
+        "tokens": "tokens drawn a step", "mean_length": "mean length", "longest": "longest",
+        "seconds_per_1000": "seconds for 1,000 tokens",
+    }  # fmt: skip
+    rows = []
+    for name, label in labels.items():
+        ratio = result["trl_to_ours"].get(name)
+        in_words = "{median:.2f} ({lowest:.2f} to {highest:.2f})".format(**ratio) if ratio else ""
+        rows.append((label, *(f"{result[side][name]:.2f}" for side in SIDES), in_words))
+    for name, label in (("before", "MB before the first step"), ("peak", "MB at the most")):
+        sizes = [result["memory"][side][name] for side in SIDES]
+        rows.append((label, *(f"{size / 1e6:.0f}" for size in sizes), f"{sizes[0] / sizes[1]:.2f}"))
+    print(text_table(rows, ["median", "TRL", "ours", "TRL / ours, median (range)"]))
+    similar = abs(result["length_ratio"] - 1) <= SIMILAR
+    print(f"TRL's completions are {result['length_ratio']:.2f} times as long as ours on average"
+          + ("." if similar else ": compare the seconds for 1,000 tokens, not the seconds a step."))  # fmt: skip
+
+
+def show_curves(result: dict) -> None:
+    """Print the mean score of the first and of the last steps."""
+    rows = []
+    for side in SIDES:
+        for seed, curve in result["rewards"][side].items():
+            tenth = max(1, len(curve) // 10)
+            rows.append((side, seed, f"{statistics.mean(curve[:tenth]):.3f}", f"{statistics.mean(curve[-tenth:]):.3f}"))
+    print(text_table(rows, ["side", "seed", "first tenth of the steps", "last tenth"]))
+
+
+def write_result(path: str, result: dict) -> None:
+    write_whole(path, json.dumps(result, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--steps", type=int, help="6; with --curves 40")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out")
+    # of the processes that this one starts
+    parser.add_argument("--alone", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--way", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    cap_memory(T4_GIB)
-    run(arguments.device, arguments.out, SIZES[arguments.device])
+    if find_spec("trl") is None:
+        sys.exit("This benchmark needs TRL, which is not installed here: make test-trl sets up .venv-trl with it.")
+    torch.set_num_threads(arguments.threads)
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if arguments.alone:
+        result = run_alone(arguments.alone, arguments.steps, arguments.way, arguments.seed)
+    elif arguments.curves:
+        result = run_curves(arguments.steps or 40, arguments.seeds, arguments.out)
+        show_curves(result)
+    else:
+        result = run(arguments.steps or 6)
+        show(result)
+    if arguments.out:
+        write_result(arguments.out, result)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 import torch
 
-from tests.benchmarks import attention, decode, expert_kernels, experts, gpu, grpo_step, nf4
+from tests.benchmarks import attention, decode, expert_kernels, experts, gpu, nf4, step_20b
 from tests.benchmarks.gpu import FAILED, NOT_RUN, OK, Part, overview, run_parts
 from tests.benchmarks.models import benchmark_profile, random_model
 from tests.process import is_running
@@ -170,12 +170,12 @@ def test_prefill_and_decode(tmp_path):
         assert row["bound_ms"] > 0 and row["memory"] == {} and row["planned_bytes"] > 0
 
 
-def test_a_grpo_step(tmp_path, capsys, monkeypatch):
+def test_a_step_of_the_20b(tmp_path, capsys, monkeypatch):
     """Every phase of both steps by the real trainer, which moves the weights; counts beside them if there are some."""
     counted = tmp_path / "path-20b.json"
     counted.write_text(json.dumps([{"batch": 8, "routing": "uniform", "phase": "AdamW", "peak_GiB": 12.5}]))
-    monkeypatch.setattr(grpo_step, "COUNTED", counted)
-    rows = grpo_step.run("cpu", tmp_path / "rows.json", grpo_step.SIZES["cpu"])
+    monkeypatch.setattr(step_20b, "COUNTED", counted)
+    rows = step_20b.run("cpu", tmp_path / "rows.json", step_20b.SIZES["cpu"])
     assert rows == rows_of(tmp_path / "rows.json")
     steps = ["prefill", "decode", "forward and backward", "AdamW", "checkpoint"]
     assert [row["phase"] for row in rows] == ["load", "LoRA", *steps, *steps]

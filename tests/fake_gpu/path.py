@@ -4,7 +4,7 @@
 
 The project's own loader, adapter, engine and trainer run, at the true sizes, as the profile "t4" has them; only the
 files are made up, and what values alone could say: the router's choice, and that no completion ends early. Phases are
-those of tests.benchmarks.grpo_step, which measures the same on a real GPU.
+those of tests.benchmarks.step_20b, which measures the same on a real GPU.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from helpers.rollout.backends import Request
 from helpers.rollout.completion import Completion
 from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import GIB, ROOT, write_whole
-from tests.benchmarks.grpo_step import Prompts, odd_tokens
+from tests.benchmarks.step_20b import Prompts, odd_tokens
 
 #: Tokens of each prompt and of each completion: as many as the profile "t4" has room for.
 PROMPT, COMPLETION = 512, 768

@@ -12,7 +12,7 @@ from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_fo
 from helpers.kernels.logprobs import token_logprobs
 from helpers.model.layers import HostEmbedding
 from helpers.profiles import PROFILES
-from tests.benchmarks import grpo_step
+from tests.benchmarks import step_20b
 from tests.benchmarks.models import T4_GIB, cap_memory
 from tests.kernels.experts import by_definition, error, random_experts, random_tokens
 
@@ -127,7 +127,7 @@ def t4_memory():
 
 def test_the_20b_in_a_t4s_memory(t4_memory, tmp_path):
     """Loads, generates and trains for two steps on completions of 64 tokens; within 5 % of the plan."""
-    rows = grpo_step.run("cuda", tmp_path / "step.json", grpo_step.Sizes(prompt=512, completion=64))
+    rows = step_20b.run("cuda", tmp_path / "step.json", step_20b.Sizes(prompt=512, completion=64))
     phases = {(row["step"], row["phase"]): row for row in rows}
     for key, size in (
         ((0, "LoRA"), "allocated"),
