@@ -84,7 +84,7 @@ SETTINGS = {
 #: What differs where curves are drawn: a run of a few dozen steps has to learn something.
 CURVES = {"learning_rate": PROFILE.learning_rate}
 #: Ways of TRL: implementation of the experts and cache of `generate` (None: the growing one). Each is tried so often.
-#: "batched_mm" is not among them: with it the update copies the experts' weights for every token, and a step takes 80 s.
+#: "batched_mm" is not among them: its update copies the experts' weights for every token, and a step takes 80 s.
 WAYS = tuple(itertools.product(("eager", "grouped_mm"), (None, "static")))
 TRIALS = 2
 #: Rounds that are not counted.

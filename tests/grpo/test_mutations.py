@@ -197,6 +197,7 @@ CHECKS = {
         test_advantages.check_weighted_sums,
         test_advantages.check_unjudged,
         test_advantages.check_equal_groups,
+        test_advantages.check_noise,
         check_equal_rewards,
         test_advantages.check_batches,
     ],
