@@ -242,7 +242,7 @@ def policy_loss(
     kl_BT = None
     if ref_logprobs is not None:
         difference_BT = ref_logprobs.masked_fill(~is_counted_BT, 0.0) - logprobs_BT
-        kl_BT = torch.exp(difference_BT) - difference_BT - 1
+        kl_BT = torch.expm1(difference_BT) - difference_BT  # expm1 keeps the digits of a small divergence
         if use_bias_correction_kl:
             kl_BT = kl_BT * ratio
         objective_BT = objective_BT + beta * kl_BT

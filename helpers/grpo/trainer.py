@@ -328,10 +328,7 @@ class GRPOTrainer:
         for alarm in alarms:
             if alarm.stops:
                 self._save_last_step()
-                raise UserError(
-                    f"{alarm.sentence} Training stopped at step {self.state.global_step}, which is saved; to go on all "
-                    "the same, set no_signal_steps=None."
-                )
+                raise UserError(f"{alarm.sentence} Training stopped after step {self.state.global_step}, which is saved.")
 
     def _evaluate_if_due(self) -> dict[str, float]:
         """Evaluate after a step for which that is due and not done; return the metrics, or {}."""
