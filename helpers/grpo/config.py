@@ -64,8 +64,8 @@ class GRPOConfig:
     together, a multiple of num_generations; steps_per_generation is a multiple of gradient_accumulation_steps, and by
     default equal to it. num_iterations: times that each generation is gone through. So a generation serves
     num_iterations * steps_per_generation / gradient_accumulation_steps optimizer steps; where that is one, the run is
-    on-policy and every ratio is 1. A micro-batch has the tokens of per_device_train_batch_size completions of full
-    length, so more completions where they are short.
+    on-policy and every ratio is 1. A micro-batch has per_device_train_batch_size completions, on a GPU more where they
+    are shorter than the longest that may be.
 
     Loss. loss_type: a name in `helpers.grpo.losses.LOSS_TYPES`. With "cispo", epsilon_high must be given and is the cap
     of the ratio itself, 5.0 say. importance_sampling_level="sequence" is GSPO. beta: factor of the KL divergence from

@@ -44,6 +44,7 @@ from helpers.grpo.checkpoint import (
 )
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.correction import Correction, importance_weights
+from helpers.grpo.dry_run import try_rewards, try_step
 from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logprobs import policy_logprobs, recorded_experts
 from helpers.grpo.logs import RunLog
@@ -65,8 +66,6 @@ from helpers.runtime import GIB, UserError, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 
 TEMPLATE_TOKENS = 256  # more than a chat template adds to a prompt
-#: What a dry run lets the rewards judge: texts that break careless rewards.
-MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
 
@@ -77,12 +76,6 @@ def _check_dataset(name: str, dataset) -> None:
         raise UserError(f"{name} needs at least one row and a column 'prompt'.")
 
 
-def made_up_completion(text: str) -> Completion:
-    """A completion that no model has drawn."""
-    token_ids = [0, 0]
-    return Completion([0], token_ids, [0.0] * len(token_ids), text, "", "stop")
-
-
 def _gpu_memory() -> dict[str, float]:
     """The largest share of the GPU's memory that this process has reserved, and as much in GiB; {} without a GPU."""
     if not torch.cuda.is_available():
@@ -90,10 +83,6 @@ def _gpu_memory() -> dict[str, float]:
     reserved = torch.cuda.max_memory_reserved()
     _, total = torch.cuda.mem_get_info()
     return {"memory/peak_GiB": reserved / GIB, "memory/peak_share": reserved / total}
-
-
-def _shown(value: float | None) -> str:
-    return "none" if value is None or math.isnan(value) else f"{value:.3g}"
 
 
 @dataclass
@@ -233,10 +222,11 @@ class GRPOTrainer:
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
         the uninterrupted one would have, from its last checkpoint. Where that is of the step before
         the one it broke off in, what the rewards said of that step stands.
-        dry_run: try the data, the rewards and one step, as `dry_run` does, and train nothing.
+        dry_run: try the data, the rewards and one step, as `try_step` does, and train nothing.
         """
         if dry_run:
-            self.dry_run()
+            try_rewards(self)
+            try_step(self)
             return self.state
         try:
             for _ in self.steps(resume_from_checkpoint):
@@ -290,9 +280,9 @@ class GRPOTrainer:
     def _train_step(self) -> TrainStep:
         """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
         started = time.monotonic()
+        is_first = self.state.global_step % self.args.steps_on_a_generation == 0
         generation = self.generation
-        is_new = generation is None
-        if is_new:
+        if generation is None:
             generation = self.generate(self.state.global_step)
             save_rollout(self.args.output_dir, self.state.global_step, self._settings(), generation)
         generated = time.monotonic()
@@ -310,7 +300,7 @@ class GRPOTrainer:
             self.metrics_file.append(logs)
             self.history.append(logs)
             self._remember_completions(generation)
-            self.run_log.write(logs, self.last_completions if is_new else [])
+            self.run_log.write(logs, self.last_completions if is_first else [])
         evaluated = self._evaluate_if_due()
         with interrupts_held():
             if step % self.args.save_steps == 0:
@@ -328,7 +318,9 @@ class GRPOTrainer:
         for alarm in alarms:
             if alarm.stops:
                 self._save_last_step()
-                raise UserError(f"{alarm.sentence} Training stopped after step {self.state.global_step}, which is saved.")
+                raise UserError(
+                    f"{alarm.sentence} Training stopped after step {self.state.global_step}, which is saved."
+                )
 
     def _evaluate_if_due(self) -> dict[str, float]:
         """Evaluate after a step for which that is due and not done; return the metrics, or {}."""
@@ -368,50 +360,9 @@ class GRPOTrainer:
         num_generations = args.num_generations_eval or args.num_generations
         seed = random_seed("evaluation", args.seed)
         completions = self._draw(self.eval_dataset["prompt"], num_generations, seed)
-        metrics = self._judge(self.eval_dataset, completions, num_generations).metrics
+        metrics = self.judge(self.eval_dataset, completions, num_generations).metrics
         metrics["runtime"] = time.monotonic() - started
         return {f"eval_{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
-
-    def dry_run(self) -> None:
-        """Try everything that a run needs, and print what it found: nothing is written and no weight is changed.
-
-        The reward functions judge made-up answers, among them an empty one; then one generation is drawn and judged,
-        and one optimizer step is taken and taken back. Raises UserError as training would.
-        """
-        print(self.args.plan(len(self.train_dataset)))
-        self._try_rewards()
-        before = [weight.detach().clone() for weight in self.weights]
-        started = time.monotonic()
-        generation = self.generate(0)
-        generated = time.monotonic()
-        statistics = self.backward(generation)
-        self.optimizer.step()
-        updated = time.monotonic()
-        with torch.no_grad():
-            for weight, value in zip(self.weights, before, strict=True):
-                weight.copy_(value)
-        self.optimizer.state.clear()
-        self.optimizer.zero_grad()
-        metrics = statistics.metrics()
-        print(
-            f"One step: {len(generation.completions)} completions in {generated - started:.1f} s, update in "
-            f"{updated - generated:.1f} s. Reward {_shown(generation.metrics['reward'])}, "
-            f"{generation.metrics['frac_reward_zero_std']:.0%} of the groups without a difference, "
-            f"{generation.metrics['completions/clipped_ratio']:.0%} cut off, sampler and trainer "
-            f"{_shown(metrics['sampling/sampling_logp_difference/mean'])} nats apart."
-        )
-        if torch.cuda.is_available():
-            print(f"Largest memory so far: {torch.cuda.max_memory_reserved() / GIB:.2f} GiB.")
-
-    def _try_rewards(self) -> None:
-        """Let the rewards and the grader judge made-up answers, and print what they paid."""
-        count = len(MADE_UP_ANSWERS)
-        completions = [made_up_completion(text) for text in MADE_UP_ANSWERS]
-        rows = self.train_dataset.select([number % len(self.train_dataset) for number in range(count)])
-        generation = self._judge(rows, completions, 1)
-        for text, paid in zip(MADE_UP_ANSWERS, generation.rewards.tolist(), strict=True):
-            values = ", ".join(f"{name} {_shown(value)}" for name, value in zip(self.reward_names, paid, strict=True))
-            print(f"{text[:40]!r:<44}{values}")
 
     def save_model(self, folder):
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
@@ -439,7 +390,7 @@ class GRPOTrainer:
         prompts = self.train_dataset.select(chosen)
         completions = self._draw(prompts["prompt"], args.num_generations, random_seed("training", args.seed, step))
         generated = time.monotonic()
-        generation = self._judge(prompts, completions, args.num_generations)
+        generation = self.judge(prompts, completions, args.num_generations)
         generation.metrics |= self._training_metrics(generation)
         judged = time.monotonic()
         self._score_generation(generation)
@@ -463,7 +414,7 @@ class GRPOTrainer:
             )
         return completions
 
-    def _judge(self, prompts, completions: list[Completion], num_generations: int) -> Generation:
+    def judge(self, prompts, completions: list[Completion], num_generations: int) -> Generation:
         """Reward and grade completions. prompts: rows of a data set, one a group."""
         args = self.args
         rows = [row for row in prompts for _ in range(num_generations)]
@@ -485,7 +436,7 @@ class GRPOTrainer:
             args.num_generations,
             self.advantages(generation),
             mask_truncated=args.mask_truncated_completions,
-            tokens_before=self.history[-1]["num_tokens"] if self.history else 0,
+            tokens_before=self.history[-1].get("num_tokens", 0) if self.history else 0,
         )
 
     def _score_generation(self, generation: Generation) -> None:
@@ -510,7 +461,7 @@ class GRPOTrainer:
         """The log-probabilities of completions under the model as it is, one list each."""
         self.model.train()  # the mode of the update
         found = [[]] * len(completions)
-        for places in micro_batches(completions, self.micro_batch_tokens):
+        for places in self._micro_batches(completions):
             batch = [completions[place] for place in places]
             with self._watched_routers(batch):
                 logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
@@ -611,7 +562,7 @@ class GRPOTrainer:
         scale = loss_scale(batch.weights, batch.tokens)
         is_needed_later = batch.old_logprobs is None and self.args.num_iterations > 1
         logprobs = [[]] * len(batch.completions)
-        for places in micro_batches(batch.completions, self.micro_batch_tokens):
+        for places in self._micro_batches(batch.completions):
             rows = batch.rows(places, device)
             logprobs_BT = self._backward_rows(rows, scale, statistics)
             if is_needed_later:
@@ -694,15 +645,24 @@ class GRPOTrainer:
 
     def _halve_micro_batches(self, batch: UpdateBatch, error: torch.OutOfMemoryError) -> None:
         """Make micro-batches smaller. Raises UserError where they hold a single completion already."""
-        cut = micro_batches(batch.completions, self.micro_batch_tokens)
+        cut = self._micro_batches(batch.completions)
         if max(map(len, cut)) == 1:
             raise UserError(
                 "The GPU has no memory left for the update of a single completion: restart the kernel, and lower "
                 "max_completion_length or max_prompt_length."
             ) from error
-        while micro_batches(batch.completions, self.micro_batch_tokens) == cut:
+        while self._micro_batches(batch.completions) == cut:
             self.halvings += 1
         print(f"The GPU has no memory left for the update: {self.micro_batch_tokens} tokens at a time from here on.")
+
+    def _micro_batches(self, completions: Sequence[Completion]) -> list[list[int]]:
+        """Places of completions that go through the model together.
+
+        On a GPU each forward pass costs the same launches, however full it is, so short completions fill it up. On the
+        CPU that would take memory and save nothing.
+        """
+        most = None if self.weights[0].is_cuda else self.args.per_device_train_batch_size
+        return micro_batches(completions, self.micro_batch_tokens, most)
 
     @property
     def micro_batch_tokens(self) -> int:

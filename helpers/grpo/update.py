@@ -75,18 +75,22 @@ def _padded(values: Sequence[list[float]]) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in values], batch_first=True)
 
 
-def micro_batches(completions: Sequence[Completion], max_tokens: int) -> list[list[int]]:
+def micro_batches(
+    completions: Sequence[Completion], max_tokens: int, max_completions: int | None = None
+) -> list[list[int]]:
     """Cut completions into micro-batches: places of completions of like length, to pad less.
 
     max_tokens: of a micro-batch, prompts and padding counted. A longer completion is a micro-batch by itself.
+    max_completions: of a micro-batch; None: as many as have the tokens.
     """
     lengths = [len(completion.prompt_ids) + len(completion.token_ids) for completion in completions]
     order = sorted(range(len(completions)), key=lengths.__getitem__)
+    most = max_completions or len(completions)
     batches = []
     for place in order:
         # the lengths rise, so this completion is the longest of its micro-batch
-        fits = batches and (len(batches[-1]) + 1) * lengths[place] <= max_tokens
-        if fits:
+        count = len(batches[-1]) + 1 if batches else 0
+        if batches and count <= most and count * lengths[place] <= max_tokens:
             batches[-1].append(place)
         else:
             batches.append([place])

@@ -54,7 +54,12 @@ def test_a_dry_run_leaves_nothing_behind(tmp_path, prompts, capsys):
     assert tried.train(dry_run=True).global_step == 0
     assert same(before, adapter(tried)) and not (tmp_path / "tried").exists()
     printed = capsys.readouterr().out
-    assert "3 optimizer steps of 8 completions" in printed and "toy_reward" in printed and "One step:" in printed
+    assert (
+        "3 optimizer steps of 8 completions" in printed
+        and "toy_reward" in printed
+        and "One step:" in printed
+        and "sampler and trainer" in printed
+    )
     tried.train()
     assert same(adapter(tried), adapter(plain))
 

@@ -80,6 +80,7 @@ def test_micro_batches_follow_the_tokens(tmp_path, prompts):
         for places in cut:
             assert len(places) == 1 or len(places) * max(lengths[place] for place in places) <= most
     assert len(cut) == 1 and len(micro_batches(completions, 1)) == len(completions)
+    assert [len(places) for places in micro_batches(completions, 10_000, max_completions=3)] == [3, 3, 2]
 
 
 def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatch, capsys):

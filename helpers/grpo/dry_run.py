@@ -1,0 +1,67 @@
+"""A run tried out before it is started: nothing is written, and no weight is changed."""
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from helpers.rollout.completion import Completion
+from helpers.runtime import GIB
+
+if TYPE_CHECKING:
+    from helpers.grpo.trainer import GRPOTrainer
+
+#: What the rewards are given to judge: texts that break careless ones.
+MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
+
+
+def try_rewards(trainer: "GRPOTrainer") -> None:
+    """Let the rewards and the grader judge made-up answers, and print what they paid. Raises UserError as training."""
+    dataset = trainer.train_dataset
+    rows = dataset.select([number % len(dataset) for number in range(len(MADE_UP_ANSWERS))])
+    completions = [_made_up_completion(text) for text in MADE_UP_ANSWERS]
+    generation = trainer.judge(rows, completions, num_generations=1)
+    print("The rewards of made-up answers:")
+    for text, paid in zip(MADE_UP_ANSWERS, generation.rewards.tolist(), strict=True):
+        values = ", ".join(f"{name} {_show(value)}" for name, value in zip(trainer.reward_names, paid, strict=True))
+        print(f"  {text!r:<28}{values}")
+
+
+def try_step(trainer: "GRPOTrainer") -> None:
+    """Draw and judge one generation, take an optimizer step, take it back, and print what was found.
+
+    Raises UserError as training would.
+    """
+    before = [weight.detach().clone() for weight in trainer.weights]
+    started = time.monotonic()
+    generation = trainer.generate(0)
+    generated = time.monotonic()
+    statistics = trainer.backward(generation)
+    trainer.optimizer.step()
+    metrics = statistics.metrics()
+    updated = time.monotonic()
+    with torch.no_grad():
+        for weight, value in zip(trainer.weights, before, strict=True):
+            weight.copy_(value)
+    trainer.optimizer.state.clear()
+    trainer.optimizer.zero_grad()
+
+    drawn = generation.metrics
+    print(trainer.args.plan(len(trainer.train_dataset)))
+    print(f"One step: {len(generation.completions)} completions in {generated - started:.1f} s, update in "
+          f"{updated - generated:.1f} s.")  # fmt: skip
+    print(f"Reward {_show(drawn['reward'])}; {drawn['frac_reward_zero_std']:.0%} of the groups teach nothing; "
+          f"{drawn['completions/clipped_ratio']:.0%} of the completions are cut off; sampler and trainer are "
+          f"{_show(metrics['sampling/sampling_logp_difference/mean'])} nats apart.")  # fmt: skip
+    if torch.cuda.is_available():
+        print(f"Largest memory so far: {torch.cuda.max_memory_reserved() / GIB:.2f} GiB.")
+
+
+def _made_up_completion(text: str) -> Completion:
+    """A completion that no model has drawn."""
+    return Completion(prompt_ids=[0], token_ids=[0], logprobs=[0.0], text=text, thinking="", finish_reason="stop")
+
+
+def _show(value: float | None) -> str:
+    return "none" if value is None or math.isnan(value) else f"{value:.3g}"
