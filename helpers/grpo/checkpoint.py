@@ -287,7 +287,9 @@ def back_up(folder: str | Path, backup_dir: str | Path, keep: int) -> bool:
         for part in backup_dir.glob(".checkpoint-*.part"):  # of a process that was killed while it copied
             shutil.rmtree(part)
         # the metrics first: rows beyond a checkpoint are dropped, rows before it could not be had again
-        _write_rows(backup_dir / METRICS, _rows_until(step_of(folder), folder.parent / METRICS))
+        for name in (METRICS, EVALUATIONS):
+            if (folder.parent / name).exists():
+                _write_rows(backup_dir / name, _rows_until(step_of(folder), folder.parent / name))
         _copy_folder(folder, backup_dir / folder.name)
         drop_old_checkpoints(backup_dir, keep)
     except OSError as error:
@@ -306,9 +308,10 @@ def restore_backup(folder: str | Path, output_dir: str | Path) -> None:
     missing = [other for other in best if other != folder and not (Path(output_dir) / other.name).exists()]
     with saving_to(output_dir):
         # the checkpoint last: once it is there, nothing is restored any more
-        backed_up = _rows_until(step_of(folder), folder.parent / METRICS)
-        if len(backed_up) > len(_rows_until(step_of(folder), Path(output_dir) / METRICS)):
-            _write_rows(Path(output_dir) / METRICS, backed_up)
+        for name in (METRICS, EVALUATIONS):
+            backed_up = _rows_until(step_of(folder), folder.parent / name)
+            if len(backed_up) > len(_rows_until(step_of(folder), Path(output_dir) / name)):
+                _write_rows(Path(output_dir) / name, backed_up)
         for source in [*missing, folder]:
             _copy_folder(source, Path(output_dir) / source.name)
     print(f"{folder.name} was restored from the backup in {folder.parent}.")

@@ -38,6 +38,19 @@ def test_an_evaluation_that_was_interrupted_is_done_after_the_resume(tmp_path, p
     assert [row["step"] for row in read_metrics(tmp_path / "evaluations.jsonl")] == [1, 2]
 
 
+def test_a_backup_holds_the_evaluations(tmp_path, prompts):
+    """On a new machine the curve of the held-out prompts would have begun in the middle of the run."""
+    settings = {
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "eval_dataset": prompts.select([11]),
+        "backup_dir": str(tmp_path / "drive"),
+    }
+    trainer_in(tmp_path / "here", prompts, max_steps=2, **settings).train()
+    trainer_in(tmp_path / "there", prompts, max_steps=3, **settings).train(resume_from_checkpoint=True)
+    assert [row["step"] for row in read_metrics(tmp_path / "there" / "evaluations.jsonl")] == [1, 2, 3]
+
+
 def test_evaluation_without_prompts_is_one_sentence(tmp_path, prompts):
     with pytest.raises(UserError, match="eval_strategy='steps' needs an eval_dataset"):
         trainer_in(tmp_path, prompts, eval_strategy="steps")
