@@ -180,7 +180,7 @@ def selection_warning(origin: dict) -> str:
     metric = choice["metric"]
     chosen = f"step {choice['step']} was chosen of {choice['checkpoints']} checkpoints by {metric}"
     if metric.startswith("eval_"):
-        return f"{chosen} on the monitor prompts: those must not decide, other prompts must"
+        return f"{chosen}, so the prompts of eval_dataset must not decide"
     return f"{chosen} on training prompts: its value there is partly luck"
 
 

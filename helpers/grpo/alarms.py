@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.grpo.monitor import FIRST_STEPS, copy_sentence
+from helpers.grpo.monitor import FIRST_STEPS
 from helpers.runtime import UserError
 
 #: A warning is given when it begins and, while it lasts, again after so many steps.
@@ -36,19 +36,16 @@ class AlarmLimits:
 
     no_signal_steps: stop after so many steps in a row from which nothing could be learnt.
     entropy_share: warn when the entropy is below this share of its mean in the run's first steps.
-    watch_copies: whether many completions that are copies of each other are an alarm. The monitor says so too, in each
-        step (`monitor/signs`).
     effective_sample_size: warn when a smaller share of the samples than this carries a step.
     difference_growth: warn when the mean difference between the sampler's and the trainer's log-probabilities is so
         many times its mean in the run's first steps.
     difference_floor: differences below this, in nats a token, are no reason to warn, however much they grew.
     largest_ratio: warn when a token became so many times as likely as it was when it was drawn.
-    memory_share: warn when the peak of the reserved GPU memory is above this share of what the GPU has.
+    memory_share: warn when tensors took more than this share of the GPU's memory in a step.
     """
 
     no_signal_steps: int | None = 10
     entropy_share: float | None = 0.25
-    watch_copies: bool = True
     effective_sample_size: float | None = 0.5
     difference_growth: float | None = 3.0
     difference_floor: float = 0.01
@@ -203,25 +200,13 @@ def _entropy_collapse(history: History, count: int, limits: AlarmLimits) -> str 
     )
 
 
-def _copies(history: History, count: int, limits: AlarmLimits) -> str | None:
-    copies = _number(history[count - 1], "monitor/duplicate_ratio")
-    if copies is None or not limits.watch_copies:
-        return None
-    first = [_number(row, "monitor/duplicate_ratio") for row in history[: min(FIRST_STEPS, count - 1)]]
-    sentence = copy_sentence(copies, [value for value in first if value is not None])
-    if sentence is None:
-        return None
-    return f"{sentence[0].upper()}{sentence[1:]}: read the completions, and lower learning_rate or raise temperature."
-
-
 def _small_sample(history: History, count: int, limits: AlarmLimits) -> str | None:
     share = _number(history[count - 1], "sampling/effective_sample_size")
     if limits.effective_sample_size is None or share is None or share >= limits.effective_sample_size:
         return None
     return (
-        f"The effective sample size is {share:.0%} of the samples, so a few of them decide the step: lower "
-        "num_iterations or learning_rate, and look at sampling/sampling_logp_difference, which is large where sampler "
-        "and trainer compute differently."
+        f"The effective sample size is {share:.0%} of the samples, so a few of them decide the step: sampler and "
+        "trainer compute differently, so look at sampling/sampling_logp_difference, the dtype and router_replay."
     )
 
 
@@ -246,7 +231,7 @@ def _ratio_outlier(history: History, count: int, limits: AlarmLimits) -> str | N
         return None
     return (
         f"A token became {largest:.3g} times as likely as when it was drawn, so the step rests on outliers: lower "
-        "learning_rate or num_iterations, and look at sampling/sampling_logp_difference/max."
+        "learning_rate or num_iterations."
     )
 
 
@@ -255,7 +240,7 @@ def _memory_is_short(history: History, count: int, limits: AlarmLimits) -> str |
     if limits.memory_share is None or share is None or share <= limits.memory_share:
         return None
     return (
-        f"{share:.0%} of the GPU's memory was reserved at the peak of the step, and a longer completion may not fit: "
+        f"{share:.0%} of the GPU's memory was taken at the peak of the step, and a longer completion may not fit: "
         "lower per_device_train_batch_size, max_completion_length or num_generations."
     )
 
@@ -264,7 +249,6 @@ def _memory_is_short(history: History, count: int, limits: AlarmLimits) -> str |
 STOPS = {"no signal": _no_signal, "nonfinite reward": _nonfinite_reward}
 WARNINGS = {
     "entropy": _entropy_collapse,
-    "copies": _copies,
     "effective sample size": _small_sample,
     "sampler and trainer": _growing_difference,
     "ratio": _ratio_outlier,

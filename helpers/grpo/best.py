@@ -23,7 +23,9 @@ def monitor(args: GRPOConfig, logs: dict, step: int, earlier: Sequence[Path]) ->
     steps only.
     """
     metric = args.metric_for_best_model
-    if logs and metric not in logs and not metric.startswith("eval_"):
+    was_evaluated = any(name.startswith("eval_") for name in logs)
+    may_be_missing = metric.startswith("eval_") and not was_evaluated
+    if logs and metric not in logs and not may_be_missing:
         raise UserError(
             f"metric_for_best_model='{metric}' is not among the metrics of step {step}{did_you_mean(metric, logs)}: "
             "name one that metrics.jsonl holds."

@@ -271,7 +271,7 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def back_up(folder: str | Path, backup_dir: str | Path, keep: int) -> bool:
+def back_up(folder: str | Path, backup_dir: str | Path, keep: int | None) -> bool:
     """Copy a checkpoint and the metrics beside it to `backup_dir`; keep the last `keep` copies and the best one.
 
     Where that fails, one sentence says so and the result is False: the run can go on. The folder that `backup_dir` is
@@ -348,12 +348,6 @@ def load_best(output_dir: str | Path, model) -> dict | None:
     return None
 
 
-def chosen_by(output_dir: str | Path, step: int) -> dict | None:
-    """How the adapter of `step` was chosen: the `choice_of` a run where that is its best step, else None."""
-    choice = choice_of(checkpoint_folders(output_dir))
-    return choice if choice and choice["step"] == step else None
-
-
 def save_rollout(output_dir, step, settings, generation):
     """Keep the generation that step `step` begins with, so that a run broken off later in the step
     neither draws nor judges again: a speed measured twice would be two speeds. Rewards changed in
@@ -391,6 +385,8 @@ class MetricsFile:
         self.path = Path(path)
         kept = [row for row in read_metrics(self.path) if row["step"] <= last_step]
         with saving_to(self.path):
+            if _parse_metrics(self.path)[1]:
+                shutil.copy(self.path, self.path.with_name(f"damaged-{self.path.name}"))
             _write_rows(self.path, kept)
 
     def append(self, row):
@@ -409,8 +405,8 @@ def read_metrics(path):
     """
     rows, unreadable = _parse_metrics(path)
     if unreadable:
-        lines = "line" if unreadable == 1 else "lines"
-        print(f"{unreadable} {lines} of {path} cannot be read and left out: the other {len(rows)} are kept.")
+        lines = "1 line" if unreadable == 1 else f"{unreadable} lines"
+        print(f"{lines} of {path} cannot be read and will be left out; {len(rows)} others can.")
     return rows
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from numbers import Real
+from os import PathLike
 
 from helpers.runtime import UserError, did_you_mean
 
@@ -22,8 +23,7 @@ def check_count(name: str, value: object, least: int) -> None:
 
 def check_number(name: str, value: object, least: float, is_least_allowed: bool) -> None:
     """Raise UserError unless a setting is a finite number from `least` on, or above it."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    is_in_range = is_number and (value >= least if is_least_allowed else value > least)
+    is_in_range = _is_number(value) and (value >= least if is_least_allowed else value > least)
     if not is_in_range:
         limit = f"from {least} on" if is_least_allowed else f"above {least}"
         raise UserError(f"{name} must be a number {limit}; got {value!r}.")
@@ -31,9 +31,28 @@ def check_number(name: str, value: object, least: float, is_least_allowed: bool)
 
 def check_numbers(name: str, values: object) -> None:
     """Raise UserError unless a setting is a list of finite numbers."""
-    is_list = isinstance(values, (list, tuple))
-    if not is_list or not all(isinstance(value, Real) and math.isfinite(value) for value in values):
+    if not isinstance(values, (list, tuple)) or not all(_is_number(value) for value in values):
         raise UserError(f"{name} must be a list of finite numbers; got {values!r}.")
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is a finite number, and no boolean."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise UserError unless a setting is the path of a file or folder."""
+    if not isinstance(value, (str, PathLike)) or not str(value):
+        raise UserError(f"{name} must be a path; got {value!r}.")
+
+
+def check_mapping(name: str, value: object) -> None:
+    """Raise UserError unless a setting is a dictionary."""
+    if not isinstance(value, dict):
+        raise UserError(f"{name} must be a dictionary; got {value!r}.")
 
 
 def check_flag(name: str, value: object) -> None:

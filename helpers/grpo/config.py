@@ -2,7 +2,15 @@
 
 from dataclasses import asdict, dataclass, fields
 
-from helpers.grpo.checks import check_choice, check_count, check_flag, check_number, check_numbers
+from helpers.grpo.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_mapping,
+    check_number,
+    check_numbers,
+    check_path,
+)
 from helpers.grpo.correction import CORRECTION_MODES
 from helpers.grpo.losses import LOSS_TYPES, Clipping
 from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
@@ -13,7 +21,7 @@ SCALES = ("group", "batch", "none")
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")
 ROUTER_REPLAY = ("off", "measure", "replay")
-EVALUATIONS = ("no", "steps")
+EVAL_STRATEGIES = ("no", "steps")
 
 CHOICES = {
     "loss_type": tuple(LOSS_TYPES),
@@ -23,7 +31,7 @@ CHOICES = {
     "lr_scheduler_type": SCHEDULES,
     "optim": OPTIMIZERS,
     "router_replay": ROUTER_REPLAY,
-    "eval_strategy": EVALUATIONS,
+    "eval_strategy": EVAL_STRATEGIES,
 }
 #: Settings that are whole numbers -> the least.
 COUNTS = {
@@ -44,6 +52,13 @@ FLAGS = (
     "gradient_checkpointing", "use_bias_correction_kl", "mask_truncated_completions", "importance_sampling_correction",
     "load_best_model_at_end",
 )  # fmt: skip
+#: Settings of TRL that have another name here, as vLLM is not used.
+RENAMED = {
+    "vllm_importance_sampling_correction": "importance_sampling_correction",
+    "vllm_importance_sampling_mode": "importance_sampling_mode",
+    "vllm_importance_sampling_clip_max": "importance_sampling_clip_max",
+    "vllm_importance_sampling_clip_min": "importance_sampling_clip_min",
+}
 #: Settings that may be None.
 OPTIONAL = {
     "max_grad_norm", "steps_per_generation", "epsilon_high", "delta", "importance_sampling_clip_min", "max_minutes",
@@ -57,7 +72,8 @@ class GRPOConfig:
 
     Defaults are those of TRL 1.16, except for these: max_steps is 100 (TRL: -1, three epochs), save_steps 1 (TRL: 500)
     and save_total_limit 2 (TRL: None, all), as a step is long and a session short; every step is logged (logging_steps,
-    TRL: 10); and optim is "auto" (TRL: "adamw_torch_fused").
+    TRL: 10); optim is "auto" (TRL: "adamw_torch_fused"); and importance_sampling_mode is "token_truncate" (TRL:
+    "sequence_mask", which leaves long completions out).
 
     Batches. Sizes count completions, lengths count tokens. per_device_train_batch_size * gradient_accumulation_steps
     completions make one optimizer step. per_device_train_batch_size * steps_per_generation completions are generated
@@ -73,8 +89,8 @@ class GRPOConfig:
     None for no clipping. router_aux_loss_coef: factor of a loss that balances the experts. Its default is 0, where
     TRL's None takes the model's own coefficient, 0.9 for gpt-oss, which drowns the policy gradient.
 
-    importance_sampling_correction and the settings that begin so are TRL's with "vllm_" before them: the weights that
-    correct for the difference between sampler and trainer (`helpers.grpo.correction`).
+    importance_sampling_correction and the settings that begin so are TRL's with "vllm_" before them, which may stand
+    there: the weights that correct for the difference between sampler and trainer (`helpers.grpo.correction`).
 
     Schedule. lr_scheduler_type and lr_scheduler_kwargs: as in transformers. "cosine_with_min_lr" takes
     {"min_lr_rate": 0.1}. warmup_steps or warmup_ratio, of max_steps; "constant" has no warm-up, "constant_with_warmup"
@@ -94,7 +110,7 @@ class GRPOConfig:
     router_replay: "measure" logs how often the trainer's routers choose other experts than the sampler's did, and
     "replay" makes the trainer use the sampler's experts (R3, 2025).
     backup_dir: a folder, on Drive say, that gets a copy of every checkpoint.
-    no_signal_steps: stop after so many steps in which no reward taught anything; None: never.
+    no_signal_steps: stop after so many generations in a row from which nothing could be learnt; None: never.
 
     A setting of TRL that is not listed here may be given with a value that asks for what this trainer does anyway, such
     as top_p=1.0. It is not kept. Raises UserError for any other value of it, and for an unknown name;
@@ -162,6 +178,7 @@ class GRPOConfig:
 
     def __init__(self, output_dir: str = "trainer_output", **settings):
         values = {field.name: field.default for field in fields(self)}
+        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
         foreign = {name: value for name, value in settings.items() if name not in values}
         values["output_dir"] = output_dir
         values |= {name: value for name, value in settings.items() if name in values}
@@ -176,8 +193,7 @@ class GRPOConfig:
         self._check_batches()
         self._check_loss()
         self._check_schedule()
-        if self.load_best_model_at_end and self.metric_for_best_model is None:
-            raise UserError("load_best_model_at_end needs metric_for_best_model: name a metric, such as 'eval_reward'.")
+        self._check_evaluation()
         check_trl_settings(foreign, self._neutral(), own=values)
 
     def _steps_that_make(self, batch: int) -> int | None:
@@ -209,6 +225,12 @@ class GRPOConfig:
                 check_number(name, given[name], least, is_allowed)
         for name in FLAGS:
             check_flag(name, getattr(self, name))
+        check_path("output_dir", self.output_dir)
+        if self.backup_dir is not None:
+            check_path("backup_dir", self.backup_dir)
+        for name in ("chat_template_kwargs", "lr_scheduler_kwargs"):
+            if getattr(self, name) is not None:
+                check_mapping(name, getattr(self, name))
         if self.greater_is_better is not None:
             check_flag("greater_is_better", self.greater_is_better)
         if self.reward_weights is not None:
@@ -240,6 +262,10 @@ class GRPOConfig:
                 )
         elif self.epsilon >= 1:
             raise UserError(f"epsilon must be below 1, as the ratio is clipped at 1 - epsilon; got {self.epsilon}.")
+        if LOSS_TYPES[self.loss_type].objective != "clip" and self.delta is not None:
+            raise UserError(f"delta limits the clip, and loss_type='{self.loss_type}' has none: leave delta out.")
+        if self.loss_type == "sapo" and self.epsilon_high is not None:
+            raise UserError("loss_type='sapo' has no clip: leave epsilon_high out.")
         if self.delta is not None and self.delta <= self.clipping.highest:
             raise UserError(
                 f"delta={self.delta} must be above 1 + epsilon_high, here {self.clipping.highest:g}: it is the second, "
@@ -265,9 +291,31 @@ class GRPOConfig:
                 "lr_scheduler_type='constant' has no warm-up: choose 'constant_with_warmup', or leave warmup_steps and "
                 "warmup_ratio out."
             )
+        if self.lr_scheduler_kwargs and self.lr_scheduler_type.startswith("constant"):
+            raise UserError(
+                f"lr_scheduler_type='{self.lr_scheduler_type}' has no options: leave lr_scheduler_kwargs out."
+            )
         if self.lr_scheduler_type == "cosine_with_min_lr" and not self.lr_scheduler_kwargs:
             raise UserError(
                 "lr_scheduler_type='cosine_with_min_lr' needs its floor: lr_scheduler_kwargs={'min_lr_rate': 0.1}."
+            )
+
+    def _check_evaluation(self) -> None:
+        """Raise UserError where the best checkpoint could not be found."""
+        metric = self.metric_for_best_model
+        if self.load_best_model_at_end and metric is None:
+            raise UserError("load_best_model_at_end needs metric_for_best_model: name a metric, such as 'eval_reward'.")
+        if metric is not None and not isinstance(metric, str):
+            raise UserError(f"metric_for_best_model must be the name of a metric; got {metric!r}.")
+        if self.eval_strategy == "no":
+            if self.eval_steps is not None:
+                raise UserError("eval_steps has no effect without eval_strategy='steps': give both, or neither.")
+            if metric is not None and metric.startswith("eval_"):
+                raise UserError(f"metric_for_best_model='{metric}' needs evaluations: set eval_strategy='steps'.")
+        elif metric is not None and (self.eval_steps or self.save_steps) % self.save_steps:
+            raise UserError(
+                f"eval_steps={self.eval_steps} must be a multiple of save_steps={self.save_steps}: the best checkpoint "
+                "is one that was evaluated."
             )
 
     @classmethod

@@ -37,15 +37,18 @@ def try_step(trainer: "GRPOTrainer") -> None:
     started = time.monotonic()
     generation = trainer.generate(0)
     generated = time.monotonic()
-    statistics = trainer.backward(generation)
-    trainer.optimizer.step()
-    metrics = statistics.metrics()
-    updated = time.monotonic()
-    with torch.no_grad():
-        for weight, value in zip(trainer.weights, before, strict=True):
-            weight.copy_(value)
-    trainer.optimizer.state.clear()
-    trainer.optimizer.zero_grad()
+    try:
+        statistics = trainer.backward(generation)
+        trainer.clip_gradient()
+        trainer.optimizer.step()
+        metrics = statistics.metrics()
+        updated = time.monotonic()
+    finally:
+        with torch.no_grad():
+            for weight, value in zip(trainer.weights, before, strict=True):
+                weight.copy_(value)
+        trainer.optimizer.state.clear()
+        trainer.optimizer.zero_grad()
 
     drawn = generation.metrics
     print(trainer.args.plan(len(trainer.train_dataset)))
@@ -55,7 +58,7 @@ def try_step(trainer: "GRPOTrainer") -> None:
           f"{drawn['completions/clipped_ratio']:.0%} of the completions are cut off; sampler and trainer are "
           f"{_show(metrics['sampling/sampling_logp_difference/mean'])} nats apart.")  # fmt: skip
     if torch.cuda.is_available():
-        print(f"Largest memory so far: {torch.cuda.max_memory_reserved() / GIB:.2f} GiB.")
+        print(f"Largest memory so far: {torch.cuda.max_memory_allocated() / GIB:.2f} GiB.")
 
 
 def _made_up_completion(text: str) -> Completion:

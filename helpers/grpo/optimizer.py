@@ -13,7 +13,9 @@ EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit")
 
 
 def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.optim.Optimizer:
-    """Return AdamW over the weights of the adapter: with moments in 8 bits (bitsandbytes) on a GPU, else PyTorch's.
+    """Return AdamW over the weights of the adapter: PyTorch's, or bitsandbytes' with moments in 8 bits.
+
+    With "auto" it is the latter on a GPU, where bitsandbytes is installed.
 
     Raises UserError where `args.optim` asks for 8 bits and bitsandbytes is missing.
     """

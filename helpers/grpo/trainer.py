@@ -27,7 +27,6 @@ from helpers.grpo.checkpoint import (
     METRICS,
     MetricsFile,
     back_up,
-    chosen_by,
     known_checkpoints,
     load_best,
     load_checkpoint,
@@ -77,12 +76,12 @@ def _check_dataset(name: str, dataset) -> None:
 
 
 def _gpu_memory() -> dict[str, float]:
-    """The largest share of the GPU's memory that this process has reserved, and as much in GiB; {} without a GPU."""
+    """The most memory that tensors took in this step, in GiB and as a share of the GPU's; {} without a GPU."""
     if not torch.cuda.is_available():
         return {}
-    reserved = torch.cuda.max_memory_reserved()
+    peak = torch.cuda.max_memory_allocated()
     _, total = torch.cuda.mem_get_info()
-    return {"memory/peak_GiB": reserved / GIB, "memory/peak_share": reserved / total}
+    return {"memory/peak_GiB": peak / GIB, "memory/peak_share": peak / total}
 
 
 @dataclass
@@ -247,7 +246,9 @@ class GRPOTrainer:
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
             is_done = self.state.global_step >= self.args.max_steps
             try:
-                self._evaluate_if_due()  # an interrupt may have come before it was
+                # an interrupt may have come before it was, when the checkpoint was written without its metrics
+                if self._evaluate_if_due() and self.args.metric_for_best_model:
+                    self._save()
                 while not is_done:
                     yield self._train_step()
                     is_done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
@@ -260,6 +261,9 @@ class GRPOTrainer:
             self._save_last_step()
             if self.args.load_best_model_at_end:
                 self.chosen = load_best(self.args.output_dir, self.model)
+                if self.chosen is None:
+                    metric = self.args.metric_for_best_model
+                    print(f"No checkpoint has a value of {metric}, so the adapter is that of the last step.")
 
     def _open_files(self) -> None:
         """Open the run's metrics, without lines of steps that are to be done again."""
@@ -279,6 +283,8 @@ class GRPOTrainer:
 
     def _train_step(self) -> TrainStep:
         """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         started = time.monotonic()
         is_first = self.state.global_step % self.args.steps_on_a_generation == 0
         generation = self.generation
@@ -294,6 +300,8 @@ class GRPOTrainer:
             is_used_up = step % self.args.steps_on_a_generation == 0
             self.generation = None if is_used_up else generation
             seconds = {"time/update": now - generated, "step_time": now - started}
+            if not is_first:
+                seconds |= dict.fromkeys(("time/generate", "time/reward", "time/score"), 0.0)
             logs = {"step": step, **generation.metrics, **updated, **seconds, **_gpu_memory()}
             alarms = check_alarms([*self.history, logs], self._alarm_limits())
             logs["monitor/signs"] = [*logs["monitor/signs"], *(alarm.sentence for alarm in alarms)]
@@ -310,8 +318,10 @@ class GRPOTrainer:
         return done
 
     def _alarm_limits(self) -> AlarmLimits:
-        """What alarms are raised at; copies are among the monitor's signs already."""
-        return AlarmLimits(no_signal_steps=self.args.no_signal_steps, watch_copies=False)
+        """What alarms are raised at. One generation that teaches nothing is one, however many steps it serves."""
+        generations = self.args.no_signal_steps
+        steps = None if generations is None else generations * self.args.steps_on_a_generation
+        return AlarmLimits(no_signal_steps=steps)
 
     def _stop_for(self, alarms: Sequence[Alarm]) -> None:
         """Raise UserError with the first alarm that says that going on is of no use; nothing is lost."""
@@ -373,7 +383,7 @@ class GRPOTrainer:
                 "step": step,
                 "settings": self._settings(),
                 "adapter_norm": adapter_norm(self.model),
-                "chosen_by": self.chosen or chosen_by(self.args.output_dir, step),
+                "chosen_by": self.chosen,
             }
             (part / "trainer_state.json").write_text(json.dumps(state, indent=2))
 
@@ -463,7 +473,7 @@ class GRPOTrainer:
         found = [[]] * len(completions)
         for places in self._micro_batches(completions):
             batch = [completions[place] for place in places]
-            with self._watched_routers(batch):
+            with self._watched_routers(self._recorded_experts(batch)):
                 logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
             for place, row in zip(places, logprobs_BT.tolist(), strict=True):
                 found[place] = row[: len(completions[place].token_ids)]
@@ -502,7 +512,7 @@ class GRPOTrainer:
     def _part(self, step: int) -> range:
         """Places of the completions that optimizer step `step` learns from, in their generation.
 
-        Where a generation serves several steps, each takes completions of every group.
+        Where a generation serves several steps, they take turns: the first of three takes every third completion.
         """
         parts = self.args.parts_per_generation
         return range(step % parts, self.args.generation_batch_size, parts)
@@ -560,11 +570,12 @@ class GRPOTrainer:
         device = self.weights[0].device
         statistics = UpdateStatistics(device)
         scale = loss_scale(batch.weights, batch.tokens)
+        kept = max(1, sum(count > 0 for count in batch.tokens))
         is_needed_later = batch.old_logprobs is None and self.args.num_iterations > 1
         logprobs = [[]] * len(batch.completions)
         for places in self._micro_batches(batch.completions):
             rows = batch.rows(places, device)
-            logprobs_BT = self._backward_rows(rows, scale, statistics)
+            logprobs_BT = self._backward_rows(rows, scale, statistics, kept)
             if is_needed_later:
                 for place, row in zip(places, logprobs_BT.tolist(), strict=True):
                     logprobs[place] = row[: len(batch.completions[place].token_ids)]
@@ -573,10 +584,14 @@ class GRPOTrainer:
                 weight.grad /= scale
         return statistics, logprobs
 
-    def _backward_rows(self, rows: UpdateRows, scale: float, statistics: UpdateStatistics) -> torch.Tensor:
-        """The forward and backward pass of one micro-batch; return its log-probabilities, float32 [B, T]."""
+    def _backward_rows(self, rows: UpdateRows, scale: float, statistics: UpdateStatistics, kept: int) -> torch.Tensor:
+        """The forward and backward pass of one micro-batch; return its log-probabilities, float32 [B, T].
+
+        kept: completions of the whole step that count.
+        """
         args = self.args
-        with self._watched_routers(rows.completions) as routing:
+        experts = self._recorded_experts(rows.completions)
+        with self._watched_routers(experts) as routing:
             logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, rows.completions, args.temperature)
             is_counted_BT = (mask_BT > 0) & rows.is_kept_B[:, None]
             old_BT = logprobs_BT.detach() if rows.old_BT is None else rows.old_BT
@@ -597,37 +612,36 @@ class GRPOTrainer:
             )
             loss = found.loss
             if args.router_aux_loss_coef:
-                aux_loss = self._balancing_loss(routing, rows)
+                aux_loss = load_balancing_loss(routing, self._routed_tokens(rows)).sum() / kept
                 statistics.add(aux_loss=aux_loss.detach())
                 loss = loss + scale * args.router_aux_loss_coef * aux_loss
             loss.backward()
         statistics.add_loss(found, entropy_BT.detach(), is_counted_BT, scale)
-        statistics.add_sampler(logprobs_BT, rows.sampler_BT, is_counted_BT)
+        statistics.add_sampler(old_BT, rows.sampler_BT, is_counted_BT)
         if correction:
             statistics.add_correction(correction, is_counted_BT)
-        if args.router_replay != "off":
-            experts = recorded_experts(rows.completions)
+        if experts is not None:
             statistics.add_flips(flip_rate(routing.choices, experts, self._routed_tokens(rows)))
         return logprobs_BT.detach()
 
-    def _watched_routers(self, completions: Sequence[Completion]) -> AbstractContextManager[Routing | None]:
-        """Watch the routers of a forward and backward pass, where something is asked of them."""
+    def _recorded_experts(self, completions: Sequence[Completion]) -> torch.Tensor | None:
+        """The sampler's experts on the device, int64 [B, L, layers, K], or None where nobody asks for them."""
+        if self.args.router_replay == "off":
+            return None
+        return recorded_experts(completions).to(self.weights[0].device)
+
+    def _watched_routers(self, experts: torch.Tensor | None) -> AbstractContextManager[Routing | None]:
+        """Watch the routers of a forward and backward pass, where something is asked of them. experts: recorded."""
         args = self.args
         if args.router_replay == "off" and not args.router_aux_loss_coef:
             return nullcontext()
-        replay = recorded_experts(completions) if args.router_replay == "replay" else None
-        return watched_routers(self.model, replay)
+        return watched_routers(self.model, experts if args.router_replay == "replay" else None)
 
     def _routed_tokens(self, rows: UpdateRows) -> torch.Tensor:
         """float32 [B, L], 1 for the tokens of prompts and completions that count in the loss."""
         lengths = [len(completion.prompt_ids) + len(completion.token_ids) for completion in rows.completions]
         mask_BL = pad_sequence([torch.ones(length) for length in lengths], batch_first=True)
         return mask_BL.to(rows.is_kept_B.device) * rows.is_kept_B[:, None]
-
-    def _balancing_loss(self, routing: Routing, rows: UpdateRows) -> torch.Tensor:
-        """What a micro-batch adds to the mean of the load-balancing loss over the completions of the step."""
-        losses_B = load_balancing_loss(routing, self._routed_tokens(rows))
-        return losses_B.sum() / self.args.step_batch_size
 
     def _correction(self, old_BT, sampler_BT, is_counted_BT) -> Correction | None:
         """Return the weights that correct for the sampler, or None where they are switched off."""
@@ -670,14 +684,19 @@ class GRPOTrainer:
         per_device_train_batch_size completions of full length, unless there was no memory for them."""
         return max(1, self.args.per_device_train_batch_size * self.args.max_length >> self.halvings)
 
-    def step(self, statistics: UpdateStatistics) -> dict[str, float | None]:
-        """Move the weights along the gradient that `backward` left; return the step's metrics."""
+    def clip_gradient(self) -> float:
+        """Clip the gradient that `backward` left, and return its norm before. Raises UserError if it is not finite."""
         grad_norm = torch.nn.utils.clip_grad_norm_(self.weights, self.args.max_grad_norm or math.inf).item()
         if not math.isfinite(grad_norm):
             raise UserError(
                 f"The gradient is {grad_norm}, so no step was taken: look at the rewards and the dtype, and start in a "
                 "new run folder with a lower learning_rate."
             )
+        return grad_norm
+
+    def step(self, statistics: UpdateStatistics) -> dict[str, float | None]:
+        """Move the weights along the gradient that `backward` left; return the step's metrics."""
+        grad_norm = self.clip_gradient()
         learning_rate = self.scheduler.get_last_lr()[0]
         _moved.add(self.model)
         self.optimizer.step()
@@ -708,6 +727,7 @@ class GRPOTrainer:
 
     def _resume(self, where):
         args = self.args
+        where = None if where is False else where
         folders = known_checkpoints(args.output_dir, args.backup_dir)
         if folders and where is None:
             raise UserError(

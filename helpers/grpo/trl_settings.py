@@ -11,7 +11,7 @@ from helpers.runtime import UserError, did_you_mean
 #: Setting -> the values that ask for what this trainer does anyway, and why it does nothing else.
 NEUTRAL = {
     # loss
-    "sync_ref_model": ((False,), "this version has no reference model"),
+    "sync_ref_model": ((False,), "the reference is the model without its adapter"),
     "multi_objective_aggregation": (("sum_then_normalize",), "the weighted rewards are added before they are compared"),
     "top_entropy_quantile": ((1.0,), "every token of a completion counts in the loss"),
     "entropy_coef": ((0.0,), "this version has no entropy bonus"),
@@ -25,6 +25,7 @@ NEUTRAL = {
     "repetition_penalty": ((1.0,), "tokens are drawn from the model's own distribution, the one that is trained"),
     "generation_kwargs": ((None, {}), "only temperature and max_completion_length can be chosen"),
     "cache_implementation": ((None,), "the rollout engine chooses its cache"),
+    "vllm_importance_sampling_cap": ((None,), "it is called importance_sampling_clip_max"),
     "use_vllm": ((False,), "the trained weights write the completions themselves"),
     "use_transformers_continuous_batching": ((False,), "the rollout engine makes its batches"),
     "use_transformers_paged": ((False,), "the rollout engine makes its batches"),
@@ -60,7 +61,7 @@ NEUTRAL = {
     "adam_epsilon": ((1e-8,), "AdamW runs with PyTorch's defaults"),
     "num_train_epochs": ((), "the length of a run is given in steps, as max_steps"),
     "auto_find_batch_size": ((False,), "memory_plan tells which batch fits"),
-    "torch_empty_cache_steps": ((None,), "the cache of CUDA memory is never emptied"),
+    "torch_empty_cache_steps": ((None,), "the cache of CUDA memory is emptied where memory runs out"),
     "full_determinism": ((False,), "this version does not switch PyTorch to deterministic kernels"),
     # one device
     "deepspeed": ((None,), "this version trains on one device"),
@@ -72,17 +73,20 @@ NEUTRAL = {
     # logs, evaluation, checkpoints
     "logging_steps": ((1,), "every step is logged"),
     "logging_strategy": (("steps",), "every step is logged"),
-    "report_to": (("none", None, [], ["none"]), "metrics go to metrics.jsonl in output_dir and to callbacks"),
-    "log_completions": ((False,), "callbacks get the completions of every step"),
+    "report_to": (
+        ("none", None, [], ["none"], "tensorboard", ["tensorboard"]),
+        "metrics go to metrics.jsonl, to TensorBoard's files where it is installed, and to callbacks",
+    ),
+    "log_completions": ((True, False), "the completions of every generation are written to files"),
     "log_completions_hub_repo": ((None,), "nothing is sent to the hub"),
-    "include_num_input_tokens_seen": (("no", False), "tokens are not counted over the run"),
+    "include_num_input_tokens_seen": (("no", False), "the tokens of a run are logged as num_tokens"),
     "include_tokens_per_second": ((False,), "metrics hold seconds and lengths, no rates"),
     "debug": (("", []), "there is no debug mode"),
-    "skip_memory_metrics": ((True,), "memory is not measured while training"),
-    "do_eval": ((False,), "evaluation is a step of its own: evaluate and compare"),
+    "skip_memory_metrics": ((True,), "memory is logged as memory/peak_GiB, on a GPU"),
+    "do_eval": ((False,), "evaluations follow eval_strategy and eval_steps"),
     "evaluation_strategy": (("no",), "it is called eval_strategy"),
-    "eval_on_start": ((False,), "evaluation is a step of its own: evaluate and compare"),
-    "do_predict": ((False,), "evaluation is a step of its own: evaluate and compare"),
+    "eval_on_start": ((False,), "evaluations follow eval_strategy and eval_steps"),
+    "do_predict": ((False,), "evaluations follow eval_strategy and eval_steps"),
     "save_strategy": (("steps",), "checkpoints are written every save_steps steps"),
     "save_only_model": ((False,), "a checkpoint holds all that a run needs to go on"),
     "enable_jit_checkpoint": ((False,), "checkpoints are written between steps"),
@@ -99,8 +103,7 @@ WITHOUT_EFFECT = {
         "vllm_mode", "vllm_model_impl", "vllm_enable_sleep_mode", "vllm_structured_outputs_regex",
         "vllm_guided_decoding_regex", "vllm_server_base_url", "vllm_server_host", "vllm_server_port",
         "vllm_server_timeout", "vllm_group_port", "vllm_gpu_memory_utilization", "vllm_max_model_length",
-        "vllm_tensor_parallel_size", "vllm_importance_sampling_correction", "vllm_importance_sampling_mode",
-        "vllm_importance_sampling_clip_max", "vllm_importance_sampling_clip_min", "vllm_importance_sampling_cap",
+        "vllm_tensor_parallel_size",
         "transformers_continuous_batching_config",
     ),
     "it belongs to a loss or a term of the loss that is not offered": (

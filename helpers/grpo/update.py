@@ -142,9 +142,9 @@ class UpdateStatistics:
         if found.kl is not None:
             self.add(kl=found.kl.masked_fill(~is_counted_BT, 0.0).sum())
 
-    def add_sampler(self, logprobs_BT: Tensor, sampler_BT: Tensor, is_counted_BT: Tensor) -> None:
-        """Take in by how much sampler and trainer differ."""
-        difference_BT = (logprobs_BT.detach() - sampler_BT).abs().masked_fill(~is_counted_BT, 0.0)
+    def add_sampler(self, old_BT: Tensor, sampler_BT: Tensor, is_counted_BT: Tensor) -> None:
+        """Take in by how much the sampler and the trainer differ on the policy that drew."""
+        difference_BT = (old_BT - sampler_BT).abs().masked_fill(~is_counted_BT, 0.0)
         self.add(difference=difference_BT.sum())
         self.note_extremes("difference", difference_BT, is_counted_BT)
 

@@ -146,8 +146,7 @@ def test_rewards_that_are_no_numbers_stop_at_once(fault):
 
 WARNINGS = [
     ("entropy", 3, {"entropy": 0.05}, ["0.05 nats", "0.494 in the first steps", "lower learning_rate"]),
-    ("copies", 1, {"monitor__duplicate_ratio": 0.4}, ["Mode collapse: 40%", "5% at the start", "read the completions"]),
-    ("effective sample size", 1, {"sampling__effective_sample_size": 0.3}, ["30%", "lower num_iterations"]),
+    ("effective sample size", 1, {"sampling__effective_sample_size": 0.3}, ["30%", "router_replay"]),
     ("sampler and trainer", 3, {DIFFERENCE: 0.05}, ["0.05 nats", "0.004 in the first", "learning_rate 0 too"]),
     ("ratio", 1, {"ratio__max": 40.0}, ["40 times", "lower learning_rate"]),
     ("memory", 1, {"memory__peak_share": 0.97}, ["97%", "per_device_train_batch_size"]),
@@ -178,7 +177,6 @@ def test_warnings_can_be_turned_off(name, steps, fault, words):
     """A task of short answers has many copies, and nothing is wrong with it."""
     fields = {
         "entropy": {"entropy_share": None},
-        "copies": {"watch_copies": False},
         "effective sample size": {"effective_sample_size": None},
         "sampler and trainer": {"difference_growth": None},
         "ratio": {"largest_ratio": None},

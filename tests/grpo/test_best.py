@@ -10,12 +10,11 @@ from helpers.grpo.best import best_first, choice_of
 from helpers.grpo.checkpoint import (
     back_up,
     checkpoint_folders,
-    chosen_by,
     drop_old_checkpoints,
     load_best,
     restore_backup,
 )
-from tests.grpo.small import adapter, same, trainer_in
+from tests.grpo.small import adapter, same, toy_reward, trainer_in
 
 
 def write_states(parent, values, metric="reward", greater_is_better=True):
@@ -63,7 +62,7 @@ def test_states_that_cannot_be_read_are_no_candidates(tmp_path):
 
 def test_a_run_without_a_metric_chooses_nothing(tmp_path, prompts):
     trainer_in(tmp_path, prompts, max_steps=1).train()
-    assert choice_of(checkpoint_folders(tmp_path)) is None and chosen_by(tmp_path, 1) is None
+    assert choice_of(checkpoint_folders(tmp_path)) is None
     assert not (tmp_path / "best_checkpoint.json").exists()
 
 
@@ -88,7 +87,7 @@ def test_a_run_keeps_and_records_its_best_checkpoint(run):
     assert json.loads((folder / "best_checkpoint.json").read_text()) == expected
     for parent in (folder, folder.parent / "backup"):
         assert {kept.name for kept in checkpoint_folders(parent)} == {f"checkpoint-{best}", "checkpoint-4"}
-    assert chosen_by(folder, best) == expected and chosen_by(folder, 5 - best) is None
+    assert choice_of(checkpoint_folders(folder)) == expected
 
 
 def test_the_best_adapter_is_loaded_and_a_damaged_one_is_not(run, tmp_path, prompts, capsys):
@@ -127,7 +126,7 @@ def test_a_metric_that_is_not_logged_is_one_sentence(tmp_path, prompts):
         trainer.train()
     assert trainer.state.global_step == 1
     trainer_in(tmp_path, prompts, max_steps=1, metric_for_best_model="reward").train(resume_from_checkpoint=True)
-    assert chosen_by(tmp_path, 1)["metric"] == "reward"
+    assert choice_of(checkpoint_folders(tmp_path))["metric"] == "reward"
 
 
 def test_evaluation_warns_of_a_choice():
@@ -139,5 +138,43 @@ def test_evaluation_warns_of_a_choice():
     assert selection_warning(origin | {"chosen_by": choice}) == words
     assert trained_on(origin | {"chosen_by": choice}).endswith(f"; {words}")
     on_monitor = selection_warning(origin | {"chosen_by": choice | {"metric": "eval_reward"}})
-    assert on_monitor.endswith("by eval_reward on the monitor prompts: those must not decide, other prompts must")
+    assert on_monitor.endswith("by eval_reward, so the prompts of eval_dataset must not decide")
     assert selection_warning(origin | {"chosen_by": choice | {"checkpoints": 1}}) == ""
+
+
+class Rewarding:
+    """A reward of 1 in the second step and of 0 in all others."""
+
+    __name__ = "rewarding"
+
+    def __call__(self, prompts, completions, trainer_state, **_):
+        return [float(trainer_state.global_step == 1)] * len(completions)
+
+
+def test_a_run_may_end_with_its_best_checkpoint_and_go_on(tmp_path, prompts):
+    """The adapter that is saved is that of the best step and says so; a resumed run goes on from the last step."""
+    settings = {"metric_for_best_model": "reward", "load_best_model_at_end": True, "beta": 0.1}
+    whole = trainer_in(tmp_path / "whole", prompts, reward=[toy_reward, Rewarding()], max_steps=4, **settings)
+    whole.train()
+    first = trainer_in(tmp_path / "cut", prompts, reward=[toy_reward, Rewarding()], max_steps=3, **settings)
+    first.train()
+    assert first.chosen["step"] == 2 and first.chosen["checkpoints"] == 3
+    first.save_model(tmp_path / "adapter")
+    saved = json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())
+    assert saved["step"] == 2 and saved["chosen_by"]["metric"] == "reward"
+    best = tmp_path / "cut" / "checkpoint-2" / "adapter_model.safetensors"
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes() == best.read_bytes()
+
+    resumed = trainer_in(tmp_path / "cut", prompts, reward=[toy_reward, Rewarding()], max_steps=4, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    last = [tmp_path / name / "checkpoint-4" / "adapter_model.safetensors" for name in ("whole", "cut")]
+    assert last[0].read_bytes() == last[1].read_bytes()
+    assert resumed.chosen == whole.chosen
+
+
+def test_a_last_step_that_nobody_chose_is_not_called_chosen(tmp_path, prompts):
+    """Whether it happens to be the best is luck, and no choice."""
+    trainer = trainer_in(tmp_path / "run", prompts, max_steps=1, metric_for_best_model="reward")
+    trainer.train()
+    trainer.save_model(tmp_path / "adapter")
+    assert json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())["chosen_by"] is None

@@ -6,6 +6,7 @@ import pytest
 from transformers import TrainingArguments
 
 from helpers import GRPOConfig, UserError
+from helpers.grpo.config import RENAMED
 from helpers.grpo.trl_settings import NEUTRAL, WITHOUT_EFFECT
 from helpers.profiles import PROFILES
 
@@ -39,8 +40,12 @@ TRL = {
 }  # fmt: skip
 
 #: TRL's defaults that are not ours: the docstring of the class names each of them.
-OTHER_DEFAULTS = {"max_steps", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef"}
-#: TRL's defaults that a script can only leave out. A run's length is max_steps here, and there is no auxiliary loss.
+OTHER_DEFAULTS = {
+    "max_steps", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef",
+    "importance_sampling_mode",
+}  # fmt: skip
+#: TRL's defaults that a script can only leave out. A run's length is max_steps here, and TRL's None of the auxiliary
+#: loss takes a coefficient that drowns the policy gradient.
 ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
 
 
@@ -76,6 +81,20 @@ ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
         ({"mask_truncated_completions": "yes"}, "mask_truncated_completions must be True or False; got 'yes'"),
         ({"reward_weights": [1.0, float("nan")]}, "reward_weights must be a list of finite numbers"),
         ({"warmup_ratio": 0.1}, "'constant' has no warm-up"),
+        ({"lr_scheduler_kwargs": {"min_lr_rate": 0.1}}, "'constant' has no options"),
+        ({"learning_rate": 10**400}, "learning_rate must be a number from 0 on; got 1000"),
+        ({"reward_weights": (True,)}, "reward_weights must be a list of finite numbers"),
+        ({"backup_dir": 7}, "backup_dir must be a path; got 7"),
+        ({"chat_template_kwargs": "low"}, "chat_template_kwargs must be a dictionary; got 'low'"),
+        ({"loss_type": "cispo", "epsilon_high": 5.0, "delta": 7.0}, "delta limits the clip, and loss_type='cispo'"),
+        ({"loss_type": "sapo", "epsilon_high": 0.3}, "loss_type='sapo' has no clip: leave epsilon_high out"),
+        ({"eval_steps": 3}, "eval_steps has no effect without eval_strategy='steps'"),
+        ({"load_best_model_at_end": True}, "load_best_model_at_end needs metric_for_best_model"),
+        ({"metric_for_best_model": "eval_reward"}, "needs evaluations: set eval_strategy='steps'"),
+        (
+            {"metric_for_best_model": "reward", "eval_strategy": "steps", "eval_steps": 3, "save_steps": 2},
+            "eval_steps=3 must be a multiple of save_steps=2",
+        ),
         ({"warmup_ratio": 0.1, "warmup_steps": 3}, "warmup_steps or warmup_ratio, not both"),
         ({"lr_scheduler_type": "linear", "warmup_steps": 101}, "warmup_steps=101 is more than max_steps=100"),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs its floor"),
@@ -127,14 +146,14 @@ def trl_defaults():
 
 def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
     """A script that leaves a setting out must get the same run, or a sentence in the documentation."""
-    own, theirs = GRPOConfig("out").to_dict(), trl_defaults()
+    own = GRPOConfig("out").to_dict()
+    theirs = {RENAMED.get(name, name): value for name, value in trl_defaults().items()}
     different = {name for name, value in own.items() if name in theirs and value != theirs[name]}
     assert different | {"logging_steps"} == OTHER_DEFAULTS
     assert all(name in GRPOConfig.__doc__ for name in OTHER_DEFAULTS | {"router_aux_loss_coef", "bf16"})
     assert own.keys() - theirs.keys() == {
         "output_dir", "max_prompt_length", "max_minutes", "reward_timeout", "router_replay", "backup_dir",
-        "no_signal_steps", "importance_sampling_correction", "importance_sampling_mode",
-        "importance_sampling_clip_max", "importance_sampling_clip_min", "warmup_ratio",
+        "no_signal_steps", "warmup_ratio",
     }  # fmt: skip
 
 
@@ -142,13 +161,25 @@ def test_every_setting_of_trl_is_known():
     """What a TRL script may hold is ours, neutral at some value, or without effect; never "no such setting"."""
     own = {field.name for field in fields(GRPOConfig)}
     without_effect = [name for names in WITHOUT_EFFECT.values() for name in names]
-    by_batch = {"generation_batch_size"}
-    assert trl_defaults().keys() <= own | set(NEUTRAL) | set(without_effect) | by_batch
+    by_other_names = {"generation_batch_size", *RENAMED}
+    assert trl_defaults().keys() <= own | set(NEUTRAL) | set(without_effect) | by_other_names
     assert len(without_effect) == len(set(without_effect))
     assert not own & set(NEUTRAL) and not (own | set(NEUTRAL)) & set(without_effect)
 
 
-@pytest.mark.parametrize("name", sorted(trl_defaults().keys() - OTHER_DEFAULTS - ONLY_LEFT_OUT))
+def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
+    """They were accepted, and the run did something else."""
+    config = GRPOConfig(
+        "out", vllm_importance_sampling_correction=False, vllm_importance_sampling_mode="sequence_mask",
+        vllm_importance_sampling_clip_max=1.5,
+    )  # fmt: skip
+    assert not config.importance_sampling_correction and config.importance_sampling_mode == "sequence_mask"
+    assert config.importance_sampling_clip_max == 1.5
+
+
+@pytest.mark.parametrize(
+    "name", sorted(trl_defaults().keys() - OTHER_DEFAULTS - ONLY_LEFT_OUT - {"vllm_importance_sampling_mode"})
+)
 def test_trl_defaults_are_accepted(name):
     """Scripts write defaults down: `beta=0.0` once ended in a bare TypeError."""
     value = trl_defaults()[name]

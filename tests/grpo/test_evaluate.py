@@ -1,10 +1,13 @@
 """Evaluations during training, and dry runs."""
 
+import json
+
 import pytest
 
-from helpers import UserError, read_metrics
+from helpers import GRPOConfig, UserError, read_metrics
 from helpers.grpo import recipe
 from helpers.grpo.recipes import RECIPES
+from helpers.profiles import PROFILES
 from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in
 
 
@@ -26,7 +29,13 @@ def test_evaluation_on_a_schedule_changes_nothing_else(tmp_path, prompts):
 
 def test_an_evaluation_that_was_interrupted_is_done_after_the_resume(tmp_path, prompts):
     """Its step is done and saved, so no later step would have asked for it."""
-    settings = {"eval_strategy": "steps", "eval_steps": 1, "max_steps": 2, "eval_dataset": prompts.select([11])}
+    settings = {
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "max_steps": 2,
+        "eval_dataset": prompts.select([11]),
+        "metric_for_best_model": "eval_reward",
+    }
     cut = trainer_in(tmp_path, prompts, **settings)
 
     def interrupted():
@@ -36,6 +45,7 @@ def test_an_evaluation_that_was_interrupted_is_done_after_the_resume(tmp_path, p
     assert cut.train().global_step == 1
     trainer_in(tmp_path, prompts, **settings).train(resume_from_checkpoint=True)
     assert [row["step"] for row in read_metrics(tmp_path / "evaluations.jsonl")] == [1, 2]
+    assert json.loads((tmp_path / "best_checkpoint.json").read_text())["checkpoints"] == 2
 
 
 def test_a_backup_holds_the_evaluations(tmp_path, prompts):
@@ -77,6 +87,23 @@ def test_a_dry_run_leaves_nothing_behind(tmp_path, prompts, capsys):
     assert same(adapter(tried), adapter(plain))
 
 
+def test_a_dry_run_finds_a_gradient_that_is_not_finite(tmp_path, prompts):
+    """And leaves the weights as they were."""
+    trainer = trainer_in(tmp_path, prompts)
+    before = adapter(trainer)
+    backward = trainer.backward
+
+    def broken(generation):
+        statistics = backward(generation)
+        trainer.weights[0].grad[0] = float("nan")
+        return statistics
+
+    trainer.backward = broken
+    with pytest.raises(UserError, match="The gradient is nan, so no step was taken"):
+        trainer.train(dry_run=True)
+    assert same(before, adapter(trainer))
+
+
 def test_a_dry_run_finds_a_reward_that_breaks_on_an_empty_answer(tmp_path, prompts):
     """The first empty answer may come hours after the start."""
 
@@ -96,6 +123,14 @@ def test_every_recipe_takes_a_step(tmp_path, prompts, name):
     trainer.train()
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert len(rows) == 2 and all(row["grad_norm"] is not None for row in rows)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_goes_with_every_profile(name):
+    """A recipe and a profile that both choose a number of generations once ended in a TypeError."""
+    for profile in PROFILES.values():
+        config = GRPOConfig.for_profile(profile, "run", **recipe(name))
+        assert config.generation_batch_size % config.num_generations == 0
 
 
 def test_unknown_recipes_are_one_sentence():

@@ -78,8 +78,9 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path, prompts):
 def test_starting_anew_over_a_run_is_refused(tmp_path, prompts):
     """It would have mixed two runs: the new checkpoints are the lowest numbers, and dropped first."""
     trainer_in(tmp_path, prompts, max_steps=1).train()
-    with pytest.raises(UserError, match="holds checkpoints of an earlier run"):
-        trainer_in(tmp_path, prompts).train()
+    for value in (None, False):  # transformers' spelling of "do not resume"
+        with pytest.raises(UserError, match="holds checkpoints of an earlier run"):
+            trainer_in(tmp_path, prompts).train(resume_from_checkpoint=value)
 
 
 def test_old_checkpoints_are_dropped_and_finished_runs_stay_finished(tmp_path, prompts):

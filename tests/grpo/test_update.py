@@ -120,6 +120,16 @@ def test_the_reference_is_the_model_without_its_adapter(tmp_path, prompts):
     assert 0 < of_held[-1] < 0.5 * of_free[-1]
 
 
+def test_sampler_and_trainer_are_compared_on_the_policy_that_drew(tmp_path, prompts):
+    """Compared with the policy as it is now, every step that learns looks as if the two drifted apart."""
+    settings = {"num_iterations": 3, "max_steps": 3, "learning_rate": 2e-2}
+    trainer_in(tmp_path, prompts, **settings).train()
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert rows[2]["ratio/max"] > 1.1
+    assert all(row["sampling/sampling_logp_difference/max"] < 1e-3 for row in rows)
+    assert [row["time/generate"] > 0 for row in rows] == [True, False, False]
+
+
 def test_a_generation_survives_json(tmp_path, prompts):
     """With all that optimizer steps need of it."""
     trainer = trainer_in(tmp_path, prompts, steps_per_generation=4, beta=0.1)
@@ -213,7 +223,7 @@ def test_replay_restores_what_noise_in_the_routers_took(tmp_path, prompts):
 
 
 def test_nothing_flips_where_sampler_and_trainer_compute_alike(tmp_path, prompts):
-    """And recording and replaying change no bit of a run, but for the flips in its metrics."""
+    """And recording and replaying change no more of a run than rounding."""
     plain = trainer_in(tmp_path / "plain", prompts)
     plain.train()
     replayed = trainer_in(tmp_path / "replayed", prompts, router_replay="replay")
@@ -247,3 +257,8 @@ def test_the_balancing_loss_is_added_and_does_not_depend_on_the_cut(tmp_path, pr
     plain = torch.cat([weight.grad.flatten() for weight in trainer.weights])
     assert torch.cosine_similarity(plain, gradients[0], dim=0) < 0.9
     assert 2 <= statistics.metrics()["aux_loss"] <= 8
+    # completions that are left out count in neither the sum nor the number
+    trainer.args = replace(trainer.args, router_aux_loss_coef=0.9, mask_truncated_completions=True)
+    for number, completion in enumerate(generation.completions):
+        completion.finish_reason = "length" if number % 2 else "stop"
+    assert 2 <= trainer.backward(generation).metrics()["aux_loss"] <= 8
