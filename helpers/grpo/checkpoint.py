@@ -405,8 +405,8 @@ def read_metrics(path):
     """
     rows, unreadable = _parse_metrics(path)
     if unreadable:
-        lines = "1 line" if unreadable == 1 else f"{unreadable} lines"
-        print(f"{lines} of {path} cannot be read and will be left out; {len(rows)} others can.")
+        lines, are = ("1 line", "is") if unreadable == 1 else (f"{unreadable} lines", "are")
+        print(f"{lines} of {path} cannot be read and {are} left out: the other {len(rows)} are kept.")
     return rows
 
 

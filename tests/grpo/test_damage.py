@@ -269,9 +269,10 @@ def test_a_bad_line_of_metrics_costs_that_line_only(tmp_path, capsys, damage, pl
     path.write_bytes(b"\n".join([*GOOD[:place], METRICS_DAMAGE[damage], *GOOD[place:]]) + b"\n")
     assert [row["step"] for row in read_metrics(path)] == [1, 2, 3]
     (said,) = capsys.readouterr().out.splitlines()
-    assert said == f"1 line of {path} cannot be read and left out: the other 3 are kept."
+    assert said == f"1 line of {path} cannot be read and is left out: the other 3 are kept."
     MetricsFile(path, last_step=2)
     assert path.read_bytes().splitlines() == GOOD[:2]
+    assert METRICS_DAMAGE[damage] in (tmp_path / "damaged-metrics.jsonl").read_bytes()
     assert capsys.readouterr().out.count("cannot be read") == 1
     read_metrics(path)
     assert not capsys.readouterr().out
