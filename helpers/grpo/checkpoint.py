@@ -134,12 +134,17 @@ def save_checkpoint(output_dir, state, model, optimizer, scheduler, keep):
         (folder / STATE).write_text(json.dumps(state))
         digests = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
         (folder / DIGESTS).write_text(json.dumps(digests))
+    record_best(output_dir, keep)
+    return path
+
+
+def record_best(output_dir: str | Path, keep: int | None) -> None:
+    """Write down which checkpoint is the best one, and drop all but the last `keep` and that one."""
     with saving_to(output_dir):
         choice = choice_of(checkpoint_folders(output_dir))
         if choice:
             write_whole(Path(output_dir) / BEST, json.dumps(choice, indent=2))
         drop_old_checkpoints(output_dir, keep)
-    return path
 
 
 def monitor_of(args: GRPOConfig, step: int) -> dict | None:

@@ -35,6 +35,7 @@ from helpers.grpo.checkpoint import (
     monitor_of,
     one_run_in,
     read_metrics,
+    record_best,
     restore_backup,
     save_checkpoint,
     save_rollout,
@@ -751,6 +752,7 @@ class GRPOTrainer:
                 if args.backup_dir and Path(where).resolve().parent == Path(args.backup_dir).resolve():
                     restore_backup(where, args.output_dir)
             self.state.global_step = self.saved_step = step
+            self._finish_save(step)
             return generation or load_rollout(args.output_dir, step, settings)
         if self.model in _moved:
             raise UserError(
@@ -759,6 +761,14 @@ class GRPOTrainer:
             )
         self._save()  # a full disk shows now, and running again starts from these weights
         return None
+
+    def _finish_save(self, step: int) -> None:
+        """Do what is left of saving the checkpoint that a run resumes from, where it died in the middle of it."""
+        args = self.args
+        record_best(args.output_dir, args.save_total_limit)
+        folder = Path(args.output_dir) / f"checkpoint-{step}"
+        if args.backup_dir and folder.is_dir() and not (Path(args.backup_dir) / folder.name).exists():
+            back_up(folder, args.backup_dir, args.save_total_limit)
 
     def _save(self):
         args, step = self.args, self.state.global_step
