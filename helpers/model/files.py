@@ -205,7 +205,7 @@ def base_identity(folder: str | Path, kept_in: str | Path) -> str:
 
     folder: the local folder that the model was loaded from. kept_in: the run folder, where base_model.json keeps the
     digest of each file with its size and its time of change. Only files for which these differ are read again, as
-    gpt-oss-20b's 14 GB may take a minute.
+    gpt-oss-20b's 14 GB may take a minute; files in the hub's cache are not read at all.
     """
     folder = Path(folder).resolve()
     kept = _kept_digests(Path(kept_in) / BASE_MODEL, folder)
@@ -214,13 +214,21 @@ def base_identity(folder: str | Path, kept_in: str | Path) -> str:
         stat = path.stat()
         entry = kept.get(path.name)
         if entry is None or (entry["size"], entry["mtime_ns"]) != (stat.st_size, stat.st_mtime_ns):
-            entry = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": file_digest(path)}
+            entry = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": _sha256_of(path)}
         files[path.name] = entry
     if files != kept:
         with suppress(OSError):  # it only saves time
             write_checked(Path(kept_in) / BASE_MODEL, {"folder": str(folder), "files": files})
     digests = {name: entry["sha256"] for name, entry in files.items()}
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:16]
+
+
+def _sha256_of(path: Path) -> str:
+    """The SHA-256 of a file. In the hub's cache a large file is a link to one that is named by it."""
+    blob = path.resolve()
+    if blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name):
+        return blob.name
+    return file_digest(path)
 
 
 def _kept_digests(path: Path, folder: Path) -> dict[str, dict]:

@@ -1,5 +1,6 @@
 """Files that a disk, a copy or a hand has damaged: noticed, named, and gone around where something sound is left."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -165,6 +166,23 @@ def test_another_storage_of_the_base_weights_is_refused(whole, prompts):
     """Four bits and 32 are two models, and the metrics would be of both."""
     with pytest.raises(UserError, match=r"was written with dense='fp32' and this run has 'nf4'"):
         trainer_in(whole[0], prompts, dense="nf4", max_steps=2).train(resume_from_checkpoint=True)
+
+
+def test_files_of_the_hubs_cache_are_known_by_their_names(tmp_path, monkeypatch):
+    """Reading the 14 GB of gpt-oss-20b took a minute of a Colab session; the cache names each by its SHA-256."""
+    local = tmp_path / "local"
+    snapshot = tmp_path / "cache" / "snapshots" / "main"
+    blobs = tmp_path / "cache" / "blobs"
+    for folder in (local, snapshot, blobs):
+        folder.mkdir(parents=True)
+    for name, content in {"config.json": b"{}", "model.safetensors": b"weights"}.items():
+        (local / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        (blobs / digest).write_bytes(content)
+        (snapshot / name).symlink_to(blobs / digest)
+    wanted = base_identity(local, tmp_path / "one")
+    monkeypatch.setattr("helpers.model.files.file_digest", lambda path: pytest.fail(f"{path} was read"))
+    assert base_identity(snapshot, tmp_path / "two") == wanted
 
 
 def test_the_digest_of_the_base_model_is_kept_and_renewed(tmp_path, monkeypatch):
