@@ -392,7 +392,8 @@ class MetricsFile:
         with saving_to(self.path):
             if _parse_metrics(self.path)[1]:
                 shutil.copy(self.path, self.path.with_name(f"damaged-{self.path.name}"))
-            _write_rows(self.path, kept)
+            if self.path.exists():
+                _write_rows(self.path, kept)
 
     def append(self, row):
         """Add a step's metrics, with null for each number that is not finite."""
