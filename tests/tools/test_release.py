@@ -176,12 +176,12 @@ def test_the_workflow_runs_what_the_makefile_has():
     jobs = workflow["jobs"].values()
     assert all(job["timeout-minutes"] <= 60 for job in jobs)
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    assert commands == ["make lint test", "make test-py"]
+    assert commands == ["make lint test", "make test-py", "make test-trl"]
     for target in " ".join(commands).replace("make ", "").split():
         assert re.search(rf"^{target}:", makefile, re.M), target
     asked = [step["with"]["python-version"].split() for job in jobs for step in job["steps"] if "with" in step]
     pythons = re.search(r"^PYTHONS \?= (.*)", makefile, re.M)[1].split()
-    assert asked == [["3.11"], [name.removeprefix("python") for name in pythons]]
+    assert asked == [["3.11"], [name.removeprefix("python") for name in pythons], ["3.11"]]
 
 
 def test_the_citation_is_one():
