@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from helpers.runtime import UserError
-from helpers.tasks.split import belongs_to, check_split
+from helpers.tasks.split import PROBE, SPLITS, belongs_to, check_split
 from helpers.tasks.wording import Wordings, wording_names
 
 MOST_MISSES = 2000  # draws in a row that bring nothing new, after which there is little left
@@ -18,11 +18,12 @@ def draw_dataset(name: str, meanings: Mapping[str, Wordings], draw_row: DrawRow,
 
     meanings: the wordings of each thing that a prompt may say; those of a split take turns, so they are equally
     frequent. draw_row: f(random generator, name of the wording, split) -> row. The rows of "confirm" use wordings that
-    no other split has. Raises UserError for an unknown split, a size below 1, or more prompts than there are.
+    no other split has; for "probe" give meanings that no other split has. Raises UserError for an unknown split, a
+    size below 1, or more prompts than there are.
     """
     from datasets import Dataset
 
-    check_split(split)
+    check_split(split, (*SPLITS, PROBE))
     if size < 1:
         raise UserError(f"size must be at least 1; got {size}.")
     rng = random.Random(f"{name} {split} {seed}")

@@ -1,17 +1,20 @@
 """One rule decides, from the text alone, what is held out."""
 
 import hashlib
+from collections.abc import Sequence
 
 from helpers.runtime import UserError, did_you_mean
 
 SPLITS = ("train", "monitor", "confirm")
+#: A fourth split, of tasks that have one: kinds of problems that are in no other split.
+PROBE = "probe"
 HELDOUT_SHARE = 0.1
 
 
-def check_split(split: str) -> None:
-    """Raise UserError for a name that is no split."""
-    if split not in SPLITS:
-        raise UserError(f"There is no split '{split}'{did_you_mean(split, SPLITS)}: choose {', '.join(SPLITS)}.")
+def check_split(split: str, splits: Sequence[str] = SPLITS) -> None:
+    """Raise UserError for a name that is none of a task's splits."""
+    if split not in splits:
+        raise UserError(f"There is no split '{split}'{did_you_mean(split, splits)}: choose {', '.join(splits)}.")
 
 
 def is_heldout(text: str, share: float = HELDOUT_SHARE) -> bool:

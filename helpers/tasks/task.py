@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from helpers.rewards.text import text_of
 from helpers.rollout.completion import Completion
-from helpers.tasks.split import is_heldout
+from helpers.tasks.split import SPLITS, is_heldout
 
 Row = dict
 Value = str | float | bool
@@ -64,7 +64,8 @@ class Task(ABC):
     reward_funcs: reward functions in TRL's signature. reward_weights: one a function; 0 for what is only logged.
     alarms: tag -> what is wrong where that tag of a grade is True; the trainer's monitor warns. watch_copies: whether
     many equal answers are a sign of a mode collapse, which they are not where right answers are short. measures:
-    numbers to compare. breakdowns: columns of the data set by which an evaluation shows its gains.
+    numbers to compare. breakdowns: columns of the data set by which an evaluation shows its gains. splits: that
+    `dataset` knows; "probe" is one of them where the task has kinds of problems that are in no other split.
 
     To write one, implement `dataset` and `grade`; `drawing.draw_dataset` and `drawing.make_row` help a task that
     generates its prompts, and `custom.CustomTask` is one that reads them.
@@ -78,14 +79,16 @@ class Task(ABC):
     watch_copies: bool = True
     measures: tuple[Measure, ...] = ()
     breakdowns: tuple[str, ...] = ("cluster",)
+    splits: tuple[str, ...] = SPLITS
 
     @abstractmethod
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
         """Return a `datasets.Dataset` of at most `size` rows.
 
         split: "train" for reinforcement learning; "monitor" for what is chosen during and after it; "confirm" for the
-        final evaluation. No prompt is in two splits. Columns: prompt (a list of messages), id (the same prompt has the
-        same id everywhere), cluster (rows that are alike, for clustered errors), and what rewards and grades need.
+        final evaluation; "probe", where the task has it, for new kinds of problems. No prompt is in two splits.
+        Columns: prompt (a list of messages), id (the same prompt has the same id everywhere), cluster (rows that are
+        alike, for clustered errors), and what rewards and grades need.
         """
 
     @abstractmethod
@@ -101,6 +104,13 @@ class Task(ABC):
     def is_heldout(self, row: Row) -> bool:
         """Tell whether training must not see this row."""
         return is_heldout(row["prompt"][-1]["content"])
+
+    def reference_answer(self, row: Row) -> str | None:
+        """Return a right answer to a row, as the final channel would have it; None: the task knows none.
+
+        `rewards.lint` compares what other texts are paid with what this one is paid.
+        """
+        return None
 
     def settings(self) -> dict[str, Value]:
         """Return what a checkpoint or adapter must name of this task; a resumed run must have the same."""

@@ -16,8 +16,8 @@ class Wordings:
         return self.seen + self.unseen
 
 
-#: split -> which wordings its prompts use; "pretrain" is the embedded model's corpus.
-WORDINGS_OF_SPLIT = {"pretrain": "all", "train": "seen", "monitor": "seen", "confirm": "unseen"}
+#: split -> which wordings its prompts use; "pretrain" is the embedded model's corpus. What "probe" asks is new anyway.
+WORDINGS_OF_SPLIT = {"pretrain": "all", "train": "seen", "monitor": "seen", "confirm": "unseen", "probe": "all"}
 
 
 def parse_wording_name(name: str) -> tuple[str, int]:

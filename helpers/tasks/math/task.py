@@ -38,6 +38,9 @@ class MathTask(Task):
         finish_reasons = finish_reasons or ["stop"] * len(completions)
         return [str(value) for value in map(boxed_integer, completions, finish_reasons)]
 
+    def reference_answer(self, row: Row) -> str:
+        return rf"\boxed{{{row['answer']}}}"
+
     def describe_group(self, column: str, value: str) -> str:
         return wording_sentence(WORDINGS, value)
 

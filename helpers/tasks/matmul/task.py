@@ -115,6 +115,9 @@ class MatmulTask(Task):
         verdicts = self._verdicts_on(programs)
         return list(map(grade_of, verdicts, self._check_fastest(programs, verdicts)))
 
+    def reference_answer(self, row: Row) -> str:
+        return f"```python\n{row['answer']}\n```"
+
     def describe_group(self, column: str, value: str) -> str:
         if column != "cluster":
             return f"{column} {value}"
