@@ -1,6 +1,9 @@
 # Two commands matter: `make run` and `make test`. Both set up .venv the first time.
 PYTHON ?= python3
 PROFILE ?= auto
+TASK ?=
+REWARDS ?=
+DRY_RUN ?=
 PARAMS ?=
 NAME ?=
 RUN ?=
@@ -20,14 +23,22 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test test-slow test-py test-trl hacksuite bench-gpu lint tiny release clean
+.PHONY: help run tasks rewards watch test test-slow test-py test-trl hacksuite bench-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
-	@echo 'PROFILE=tiny, NAME=folder-under-runs and PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
+	@echo 'TASK=math, REWARDS=math_answer,length_penalty=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
+	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
 run: $(READY) ## run the five notebooks in order; results under runs/
-	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(PARAMS)
+	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(if $(TASK),'TASK=$(TASK)') \
+	  $(if $(REWARDS),'REWARDS=$(REWARDS)') $(if $(DRY_RUN),'DRY_RUN=$(DRY_RUN)') $(PARAMS)
+
+tasks: $(READY) ## list the tasks
+	@$(VENV)/bin/python -m helpers.run --list tasks
+
+rewards: $(READY) ## list the rewards and the presets
+	@$(VENV)/bin/python -m helpers.run --list rewards
 
 watch: $(READY) ## follow a run from another shell: RUN=name-or-folder
 	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'

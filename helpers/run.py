@@ -1,4 +1,4 @@
-"""Run the five notebooks in order, headlessly: `python -m helpers.run` (`make run`)."""
+"""Run the notebooks in order, headlessly: `python -m helpers.run` (`make run`)."""
 
 import argparse
 import ast
@@ -12,11 +12,17 @@ from pathlib import Path
 from helpers.display import text_table
 from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
 from helpers.profiles import get_profile
+from helpers.rewards.registry import list_presets, list_rewards
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
-from helpers.tasks import get_task
+from helpers.tasks import get_task, known_options, list_tasks
+from helpers.tasks.choosing import choose_rewards
+from helpers.tasks.frozen import frozen_digests
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
+#: The notebooks that a dry run executes, each up to the cell where the work of a real run would begin.
+DRY_RUN_NOTEBOOKS = ("04_grpo", "05_evaluate")
+TRUTH = {"True": True, "1": True, "False": False, "0": False}
 
 
 def source_of(name):
@@ -59,9 +65,9 @@ def read_parameters(pairs, known):
 
 def _value(name, text, default):
     if isinstance(default, bool):
-        if text not in ("True", "False"):
+        if text not in TRUTH:
             raise UserError(f"{name} must be True or False; got '{text}'.")
-        return text == "True"
+        return TRUTH[text]
     try:
         value = float(text)
         return int(value) if value == int(value) else value
@@ -118,6 +124,8 @@ def run_notebook(name, folder, parameters):
             extra_arguments=["--log-level=50"],  # the kernel would tell of TCP and of being stopped at the end
         )
     except PapermillExecutionError as error:
+        if error.ename == "EndOfDryRun":
+            return
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
         raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
     except RuntimeError as error:
@@ -177,13 +185,42 @@ def _show_share(rate: float, interval: tuple[float, float]) -> str:
     return f"{rate:.1%} [{low:.1%}, {high:.1%}]"
 
 
+def tasks_table() -> str:
+    """Return a table of the tasks: name, splits, digest of the frozen training rows, and what the task is."""
+    rows = []
+    for name in list_tasks():
+        task = get_task(name)
+        digests = frozen_digests(name) or {}
+        summary = type(task).__doc__.split("\n")[0]
+        rows.append((name, " ".join(task.splits), digests.get("train", "not frozen")[:12], summary))
+    return text_table(rows, header=("task", "splits", "train sha256", "what is asked"))
+
+
+def rewards_table() -> str:
+    """Return a table of the rewards, and one of the presets."""
+    rewards = []
+    for spec in list_rewards():
+        low, high = spec.value_range
+        needs = ", ".join(spec.needs) or "-"
+        rewards.append((spec.name, f"{low:g} to {high:g}", needs, spec.summary))
+    presets = []
+    for name, terms in list_presets().items():
+        presets.append((name, ", ".join(f"{reward}={weight:g}" for reward, weight in terms)))
+    listed = text_table(rewards, header=("reward", "range", "columns", "what it pays"))
+    return listed + "\n\n" + text_table(presets, header=("preset", "rewards and their weights"))
+
+
 def main(arguments=None):
     """Returns the exit status: 0, or 1 after one sentence on what went wrong."""
     parser = argparse.ArgumentParser(prog="make run", description=__doc__.splitlines()[0])
     parser.add_argument("--profile", default="auto")
     parser.add_argument("--name", default="", help="folder under runs/ (default: the time)")
+    parser.add_argument("--list", choices=("tasks", "rewards"), help="print what there is, and run nothing")
     parser.add_argument("parameters", nargs="*", help="NAME=value, for the notebooks that have NAME")
     args = parser.parse_args(arguments)
+    if args.list:
+        print(tasks_table() if args.list == "tasks" else rewards_table())
+        return 0
     started = time.monotonic()
     try:
         known = known_parameters()
@@ -192,7 +229,9 @@ def main(arguments=None):
             raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
         profile = get_profile(given.setdefault("PROFILE", args.profile))
         sweep_plan(given.get("SWEEP", "auto"), profile)
-        get_task(given.get("TASK", known["04_grpo"]["TASK"]))
+        task_name = given.get("TASK", known["04_grpo"]["TASK"])
+        options = known_options(task_name, depth=given["DEPTH"]) if given.get("DEPTH") else {}
+        choose_rewards(given.get("REWARDS", ""), get_task(task_name, **options))
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
         from helpers.grpo import GRPOConfig, check_control  # seconds of imports that a mistake above need not wait for
 
@@ -204,15 +243,20 @@ def main(arguments=None):
         os.environ["HELPERS_HEADLESS"] = "1"
         if profile.device == "cpu":  # so small a model gains nothing from threads, and loses much where cores are busy
             os.environ.setdefault("OMP_NUM_THREADS", "1")
-        for name, parameters in known.items():
-            run_notebook(name, folder, {key: value for key, value in given.items() if key in parameters})
+        dry_run = given.get("DRY_RUN", False)
+        for name in DRY_RUN_NOTEBOOKS if dry_run else NOTEBOOKS:
+            run_notebook(name, folder, {key: value for key, value in given.items() if key in known[name]})
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
         return 130
-    print("\n" + summary(Path(folder), (time.monotonic() - started) / 60))
+    minutes = (time.monotonic() - started) / 60
+    if dry_run:
+        print(f"\nThe dry run of task '{task_name}' passed in {minutes:.1f} minutes; what it found: {folder}/*.html")
+    else:
+        print("\n" + summary(Path(folder), minutes))
     return 0
 
 

@@ -21,6 +21,13 @@ class UserError(ValueError):
         return [f"UserError: {self}"]
 
 
+class EndOfDryRun(UserError):
+    """The end of a notebook in a dry run, which leaves out what follows. Nothing went wrong."""
+
+    def _render_traceback_(self):
+        return [str(self)]
+
+
 def random_seed(*parts: int | str) -> int:
     """Return a seed for torch that depends on every one of `parts`, such as ("training", seed, step).
 

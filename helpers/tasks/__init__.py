@@ -1,5 +1,6 @@
 """What can be learned: each task has its prompts, rewards and grades."""
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 
@@ -40,6 +41,15 @@ def _import_function(name: str) -> Callable[..., Task]:
         ) from error
 
 
+def known_options(name: str, **options) -> dict:
+    """Return those of the options that the task of that name takes, for callers that serve every task."""
+    make_task = _import_function(name) if ":" in name else _TASKS.get(name)
+    if make_task is None:
+        return {}
+    parameters = inspect.signature(make_task).parameters
+    return {option: value for option, value in options.items() if option in parameters}
+
+
 def list_tasks() -> list[str]:
     """Return the names that `get_task` knows."""
     return list(_TASKS)
@@ -61,6 +71,7 @@ __all__ = [
     "Measure",
     "Task",
     "get_task",
+    "known_options",
     "list_tasks",
     "register_task",
 ]

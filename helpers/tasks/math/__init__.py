@@ -1,1 +1,1 @@
-"""The math task: integer word problems of one or two steps."""
+"""The math task: integer word problems."""

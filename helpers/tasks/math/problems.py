@@ -1,4 +1,4 @@
-"""Integer arithmetic word problems with their worked answers: small numbers, one or two steps."""
+"""Integer arithmetic word problems of one or two steps, with their worked answers. The numbers are small."""
 
 import random
 from dataclasses import dataclass

@@ -5,26 +5,63 @@ from collections.abc import Sequence
 
 from helpers.rewards.math import boxed_integer, math_answer, right_integer
 from helpers.rollout.completion import Completion
+from helpers.runtime import UserError
 from helpers.tasks.drawing import draw_dataset, make_row
-from helpers.tasks.math.problems import WORDINGS, draw_problem
+from helpers.tasks.math.problems import FAMILIES, Problem, draw_problem
+from helpers.tasks.math.stories import MOST_STEPS, PROBE_STORIES, STORIES, draw_story, is_story, story_wordings
+from helpers.tasks.split import PROBE, SPLITS, check_split
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
-from helpers.tasks.wording import wording_sentence
+from helpers.tasks.wording import Wordings, wording_sentence
+
+LONGEST_FAMILY = 2  # steps of the problems in `FAMILIES`
 
 
 class MathTask(Task):
-    r"""Solve a word problem and give its answer, one integer, in `\boxed{}` in the final channel."""
+    r"""Solve a word problem and give its answer, one integer, in `\boxed{}` in the final channel.
+
+    depth: the most steps that a problem takes, from 2 to 10; each takes half as many or more. The embedded model
+    learned problems of one and two steps; large models solve those without any training. The split "probe" has other
+    stories, and problems that take one and two steps more.
+
+    Raises UserError for another depth.
+    """
 
     name = "math"
     outcomes = (CORRECT, "wrong", "unanswered")
     watch_copies = False  # many problems have the same small answer
+    breakdowns = ("depth", "cluster")
+    splits = (*SPLITS, PROBE)
 
-    def __init__(self):
+    def __init__(self, depth: int = 2):
+        if not isinstance(depth, int) or not 2 <= depth <= MOST_STEPS - 2:
+            raise UserError(f"depth must be a whole number from 2 to {MOST_STEPS - 2}; got {depth!r}.")
+        self.depth = depth
         self.reward_funcs = [math_answer]
         self.reward_weights = [1.0]
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw problems. Beside the usual columns: answer, the integer as text."""
-        return draw_dataset(self.name, WORDINGS, _draw_row, split, size, seed)
+        """Draw problems. Beside the usual columns: answer, the integer as text, and depth, the number of steps."""
+        check_split(split, self.splits)
+        return draw_dataset(self.name, self._meanings(split), _draw_row, split, size, seed)
+
+    def _meanings(self, split: str) -> dict[str, Wordings]:
+        """Return the wordings of each kind of problem in a split."""
+        deepest = self.depth
+        shallowest = (deepest + 1) // 2
+        if split == PROBE:
+            new_stories = story_wordings(PROBE_STORIES, range(shallowest, deepest + 1))
+            deeper = story_wordings(STORIES | PROBE_STORIES, range(deepest + 1, deepest + 3))
+            return new_stories | deeper
+        families = {
+            name: family.wordings
+            for name, family in FAMILIES.items()
+            if shallowest <= len(family.operations) <= deepest
+        }
+        story_depths = range(max(shallowest, LONGEST_FAMILY + 1), deepest + 1)
+        return families | story_wordings(STORIES, story_depths)
+
+    def settings(self) -> dict:
+        return {"task": self.name, "depth": self.depth}
 
     def grade(
         self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
@@ -42,7 +79,12 @@ class MathTask(Task):
         return rf"\boxed{{{row['answer']}}}"
 
     def describe_group(self, column: str, value: str) -> str:
-        return wording_sentence(WORDINGS, value)
+        if column == "depth":
+            return f"{value} steps"
+        meanings = {}
+        for split in (SPLITS[0], PROBE):
+            meanings |= self._meanings(split)
+        return wording_sentence(meanings, value)
 
 
 def _grade(row: Row, completion: Completion) -> Grade:
@@ -55,5 +97,11 @@ def _grade(row: Row, completion: Completion) -> Grade:
 
 
 def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
-    problem = draw_problem(rng, wording)
-    return make_row("math", problem.text, str(problem.answer), wording)
+    problem = _draw_problem(rng, wording)
+    return {**make_row("math", problem.text, str(problem.answer), wording), "depth": len(problem.steps)}
+
+
+def _draw_problem(rng: random.Random, wording: str) -> Problem:
+    if is_story(wording):
+        return draw_story(rng, wording)
+    return draw_problem(rng, wording)

@@ -1,0 +1,95 @@
+"""The rewards of a run: the task's own, or others by name."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from helpers.rewards.calling import name_of
+from helpers.rewards.registry import get_reward, list_presets, list_rewards, reward_preset
+from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.tasks.task import Task
+
+Chosen = tuple[list[Callable], list[float]]
+
+
+def choose_rewards(text: str, task: Task) -> Chosen:
+    """Return reward functions and their weights.
+
+    text: "" for the task's own; the name of a preset, such as "math"; or names of rewards with commas between them,
+    each with a weight if it is not 1, such as "math_answer, length_penalty=0.1". A name is that of a registered reward,
+    of one of the task's own, or "module:function". The task's grades stay what they are.
+
+    Raises UserError for an unknown name, a weight that is no number, a reward named twice, and a reward that reads a
+    column which the task's data do not have.
+    """
+    if not text.strip():
+        return list(task.reward_funcs), list(task.reward_weights)
+    own = {name_of(function): function for function in task.reward_funcs}
+    if text.strip() in list_presets() and text.strip() not in own:
+        functions, weights = reward_preset(text.strip())
+    else:
+        functions, weights = _parse(text, own)
+    names = [name_of(function) for function in functions]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"REWARDS names '{name}' twice: give it once, with its weight.")
+    check_columns(names, task)
+    return functions, weights
+
+
+def check_columns(names: Sequence[str], task: Task) -> None:
+    """Raise UserError for a registered reward that reads a column which the task's data do not have."""
+    columns = task.dataset("train", 1).column_names
+    needs = {spec.name: spec.needs for spec in list_rewards()}
+    for name in names:
+        missing = [column for column in needs.get(name, ()) if column not in columns]
+        if missing:
+            raise UserError(
+                f"Reward '{name}' reads the column '{missing[0]}', and the data of task '{task.name}' have "
+                f"{', '.join(columns)}: choose another reward or add the column."
+            )
+
+
+def _parse(text: str, own: dict[str, Callable]) -> Chosen:
+    functions = []
+    weights = []
+    for part in text.split(","):
+        name, equals, weight = (piece.strip() for piece in part.partition("="))
+        functions.append(_find(name, own))
+        weights.append(_weight(name, weight) if equals else 1.0)
+    return functions, weights
+
+
+def _find(name: str, own: dict[str, Callable]) -> Callable:
+    if ":" in name:
+        return _import_reward(name)
+    if name in own:
+        return own[name]
+    registered = [spec.name for spec in list_rewards()]
+    if name not in registered:
+        known = {*own, *registered, *list_presets()}
+        raise UserError(
+            f"There is no reward '{name}'{did_you_mean(name, known)}: `make rewards` lists those that there are, and "
+            "module:function takes one of yours."
+        )
+    return get_reward(name)
+
+
+def _import_reward(name: str) -> Callable:
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"Cannot import the reward '{name}' ({first_line(error)}): the module must lie where Python finds it, such "
+            "as the project's folder or one in PYTHONPATH."
+        ) from error
+    if not callable(found):
+        raise UserError(f"'{name}' is a {type(found).__name__}: a reward is a function f(prompts, completions, ...).")
+    return found
+
+
+def _weight(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"The weight of reward '{name}' must be a number; got '{text}'.") from None
