@@ -125,6 +125,7 @@ def run_notebook(name, folder, parameters):
         )
     except PapermillExecutionError as error:
         if error.ename == "EndOfDryRun":
+            _remove_error_cells(output)
             return
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
         raise UserError(f"{name} stopped: {reason} (everything up to there is in {output})") from error
@@ -141,6 +142,16 @@ def run_notebook(name, folder, parameters):
         if output.exists():
             with suppress(OSError):  # a full disk has been told of by what filled it
                 write_html(output)
+
+
+def _remove_error_cells(path):
+    """Remove the cells in which papermill says that the notebook failed: a dry run ends where it should."""
+    import nbformat
+    from papermill.execute import ERROR_MARKER_TAG
+
+    notebook = nbformat.read(path, 4)
+    notebook.cells = [cell for cell in notebook.cells if ERROR_MARKER_TAG not in cell.metadata.get("tags", [])]
+    write_whole(path, nbformat.writes(notebook))
 
 
 def write_html(path):

@@ -1,5 +1,6 @@
 """The rewards of a run: the task's own, or others by name."""
 
+import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -90,6 +91,9 @@ def _import_reward(name: str) -> Callable:
 
 def _weight(name: str, text: str) -> float:
     try:
-        return float(text)
+        weight = float(text)
     except ValueError:
-        raise UserError(f"The weight of reward '{name}' must be a number; got '{text}'.") from None
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise UserError(f"The weight of reward '{name}' must be a finite number; got '{text}'.")
+    return weight

@@ -11,8 +11,10 @@ from collections import Counter
 import nbformat
 import pytest
 
+from helpers.rewards.registry import list_rewards
 from helpers.run import NOTEBOOKS, run_notebook, source_of
 from helpers.runtime import ROOT, UserError, run_folder
+from helpers.tasks import get_task, list_tasks
 from tests.notebooks.checking import SMALL, prepare, run_nbval
 
 
@@ -79,6 +81,63 @@ def test_another_task_runs_to_a_verdict(run_name):
     metrics = [json.loads(line) for line in (folder / "grpo" / "metrics.jsonl").open()]
     assert all(row["reward_std"] > 0 and row["grad_norm"] > 0 for row in metrics)
     assert set(report["base_outcomes"]) <= {"correct", "wrong", "unanswered"}
+
+
+DRY_RUNS = [
+    pytest.param(name, marks=[] if name == "reasoning" else [pytest.mark.slow])
+    for name in ("matmul", "math", "code", "general", "reasoning")
+]
+
+
+@pytest.mark.parametrize("task", DRY_RUNS)
+def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, task):
+    """An adapter or a report of a dry run would be taken for a real one."""
+    name = f"{run_name}/dry-{task}"
+    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", name, f"TASK={task}", "DRY_RUN=1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert f"The dry run of task '{task}' passed" in run.stdout
+    folder = ROOT / "runs" / name
+    assert {path.name for path in folder.iterdir()} == {
+        f"{notebook}.{kind}" for notebook in ("04_grpo", "05_evaluate") for kind in ("ipynb", "html")
+    }
+    last_cells = {"04_grpo": "04-35", "05_evaluate": "05-19"}
+    for notebook, last_cell in last_cells.items():
+        cells = nbformat.read(folder / f"{notebook}.ipynb", 4).cells
+        executed = [cell for cell in cells if cell.cell_type == "code" and cell.execution_count]
+        assert executed[-1].id == last_cell
+        assert "An Exception was encountered" not in (folder / f"{notebook}.html").read_text()
+    printed = "".join(output.get("text", "") for cell in executed for output in cell.outputs)
+    for split in get_task(task).splits:
+        assert f"{split}: 8 prompts, answers" in printed
+
+
+def test_the_lists_of_tasks_and_rewards():
+    """`make tasks` and `make rewards`."""
+    command = [sys.executable, "-m", "helpers.run", "--list"]
+    tasks = subprocess.run([*command, "tasks"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rewards = subprocess.run([*command, "rewards"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in list_tasks():
+        assert re.search(rf"^{name} .*[0-9a-f]{{12}} ", tasks, re.M)
+        assert re.search(rf"^{name} +\w+=", rewards, re.M), "its preset"
+    for spec in list_rewards():
+        assert re.search(rf"^{spec.name} .* {re.escape(spec.summary)}$", rewards, re.M)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("TASK=maths", "There is no task 'maths' .did you mean 'math'"),
+        ("REWARDS=code_correctness", "Reward 'code_correctness' reads the column 'tests', and the data of task 'math'"),
+        ("DRY_RUN=yes", "DRY_RUN must be True or False; got 'yes'"),
+        ("DEPTH=1", "depth must be a whole number"),
+    ],
+)
+def test_a_wrong_choice_is_one_sentence_before_anything_runs(parameter, message):
+    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "TASK=math", parameter]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1 and re.search(message, run.stderr)
+    assert run.stderr.count("\n") == 1 and "cell 1/" not in run.stdout
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

@@ -42,13 +42,22 @@ def test_the_table_of_faults_is_in_the_readme():
 
 #: Cells that come after half a minute of computation: their faults are part of `make test-slow`.
 LATE_CELLS = {"02-32", "02-34", "04-21", "05-22"}
-FAULT_PARAMETERS = [
-    pytest.param(*fault, id=f"{fault[0]}: {fault[4]}", marks=[pytest.mark.slow] if fault[0] in LATE_CELLS else [])
-    for fault in FAULTS
-]
 
 
-@pytest.mark.parametrize(("cell", "file", "right", "wrong", "what"), FAULT_PARAMETERS)
+def fault_parameters():
+    """One fault of each cell for `make test`; the others of the same cell rarely tell more, and are slow."""
+    parameters = []
+    tried = set()
+    for fault in FAULTS:
+        cell = fault[0]
+        is_slow = cell in LATE_CELLS or cell in tried
+        tried.add(cell)
+        marks = [pytest.mark.slow] if is_slow else []
+        parameters.append(pytest.param(*fault, id=f"{cell}: {fault[4]}", marks=marks))
+    return parameters
+
+
+@pytest.mark.parametrize(("cell", "file", "right", "wrong", "what"), fault_parameters())
 def test_a_broken_helper_fails_the_notebook(tmp_path, cell, file, right, wrong, what):
     """In a copy of the project, with the one wrong line; the cell that fails first is a checked one."""
     name = notebook_of(cell)
