@@ -1,65 +1,124 @@
-r"""Answers to mathematical problems: one integer in `\boxed{}`. A first version of the answer grammar."""
+r"""Rewards for mathematical problems: the number or the text in the last `\boxed{}` of the final channel."""
 
-import re
 from collections.abc import Sequence
+from fractions import Fraction
 
+from helpers.rewards.answers import Number, boxed_number, find_boxes, last_box, read_number, right_number
+from helpers.rewards.registry import register_reward
 from helpers.rewards.text import text_of
 from helpers.runtime import UserError
 
-BOX_START = re.compile(r"\\boxed\s*\{")
-#: Digits, or well-formed groups of three; a sign may stand before them. ASCII digits only.
-INTEGER = re.compile(r"([+\-\u2212]?)\s*([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)")
-#: More digits than any answer has. Python refuses to read integers of more than some thousand digits.
-MOST_DIGITS = 100
-
 
 def boxed_integer(completion: str | list[dict], finish_reason: str = "stop") -> int | None:
-    r"""Return the integer in the last complete `\boxed{}` of the final channel, or None.
-
-    The box must hold one integer and nothing else but spaces. A sign, leading zeros, and thousands in groups of three
-    (`1,200`) are read. A completion that was cut off has no answer.
-    """
-    if finish_reason != "stop":
-        return None
-    content = last_box(text_of(completion))
-    return None if content is None else read_integer(content)
+    r"""Return the integer in the last complete `\boxed{}` of the final channel, or None."""
+    value = boxed_number(completion, finish_reason)
+    return int(value) if value is not None and value.denominator == 1 else None
 
 
-def last_box(text: str) -> str | None:
-    r"""Return what stands in the last `\boxed{}` whose braces close, or None. A box may hold braces."""
-    for start in reversed(list(BOX_START.finditer(text))):
-        depth = 1
-        for place in range(start.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
-            if depth == 0:
-                return text[start.end() : place]
-    return None
-
-
-def read_integer(text: str) -> int | None:
-    """Return the integer that a text consists of, or None."""
-    match = INTEGER.fullmatch(text.strip())
-    if match is None:
-        return None
-    sign, digits = match.groups()
-    if len(digits) > MOST_DIGITS:
-        return None
-    value = int(digits.replace(",", ""))
-    return value if sign in ("", "+") else -value
-
-
-def right_integer(answer: int | str) -> int:
-    """Return the right answer that a row of the data set gives. Raises UserError if it is no integer."""
-    value = read_integer(str(answer))
-    if value is None:
-        raise UserError(f"The right answer {answer!r} is no integer: math_answer compares integers only.")
-    return value
-
-
+@register_reward(value_range=(0, 1), needs=("answer",), pays_correctness=True)
 def math_answer(
+    prompts: Sequence,
+    completions: Sequence,
+    answer: Sequence,
+    unit: Sequence[str | None] | None = None,
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float]:
+    """Pay 1 for exactly the right number in the last box, else 0.
+
+    answer: the right numbers, as numbers or text; unit: the unit that each answer may name. Raises UserError for a
+    right answer that is no single number.
+    """
+    unit = unit or [None] * len(completions)
+    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    values = []
+    for completion, right, its_unit, reason in zip(completions, answer, unit, finish_reasons, strict=True):
+        right_value = right_number(right, its_unit).value
+        found = boxed_number(completion, reason, its_unit)
+        values.append(float(found == right_value))
+    return values
+
+
+@register_reward(value_range=(0, 1), needs=("answer",), pays_correctness=True)
+def math_number(
+    prompts: Sequence,
+    completions: Sequence,
+    answer: Sequence,
+    unit: Sequence[str | None] | None = None,
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float]:
+    """Pay 1 for a number in the last box that is right to the precision of the right answer, else 0.
+
+    A right answer with a decimal point is rounded: 3.14 stands for the values from 3.135 to 3.145. Integers and
+    fractions are exact. The arguments are those of `math_answer`.
+    """
+    unit = unit or [None] * len(completions)
+    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    values = []
+    for completion, right, its_unit, reason in zip(completions, answer, unit, finish_reasons, strict=True):
+        right_answer = right_number(right, its_unit)
+        found = boxed_number(completion, reason, its_unit)
+        is_right = found is not None and abs(found - right_answer.value) <= _half_a_unit(right_answer)
+        values.append(float(is_right))
+    return values
+
+
+def _half_a_unit(number: Number) -> Fraction:
+    """Return half a unit of the last decimal; 0 for a number without a decimal point."""
+    return Fraction(0) if number.decimals is None else Fraction(1, 2 * 10**number.decimals)
+
+
+@register_reward(value_range=(0, 1))
+def math_format(
+    prompts: Sequence,
+    completions: Sequence,
+    unit: Sequence[str | None] | None = None,
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float]:
+    """Pay 1 for exactly one box, closed and with one number in it, right or wrong, else 0."""
+    unit = unit or [None] * len(completions)
+    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    values = []
+    for completion, its_unit, reason in zip(completions, unit, finish_reasons, strict=True):
+        is_in_format = reason == "stop" and _has_one_number(text_of(completion), its_unit)
+        values.append(float(is_in_format))
+    return values
+
+
+def _has_one_number(text: str, unit: str | None) -> bool:
+    boxes = find_boxes(text)
+    if len(boxes.complete) != 1 or boxes.unclosed:
+        return False
+    begin, end = boxes.complete[0]
+    return read_number(text[begin:end], unit) is not None
+
+
+@register_reward(value_range=(0, 1), needs=("answer",), pays_correctness=True)
+def exact_match(
     prompts: Sequence, completions: Sequence, answer: Sequence, finish_reasons: Sequence[str] | None = None, **_
 ) -> list[float]:
-    """Pay 1 for the right integer in the box, else 0. answer: the right integers, as numbers or text."""
+    """Pay 1 for the right text in the last box, or in the whole completion where there is no box, else 0.
+
+    Surrounding white space does not count; every other character does, and so do upper and lower case. Raises
+    UserError for a right answer that is empty or holds a box itself.
+    """
     finish_reasons = finish_reasons or ["stop"] * len(completions)
-    found = [boxed_integer(*pair) for pair in zip(completions, finish_reasons, strict=True)]
-    return [float(value == right_integer(right)) for value, right in zip(found, answer, strict=True)]
+    values = []
+    for completion, right, reason in zip(completions, answer, finish_reasons, strict=True):
+        right_text = _right_text(right)
+        text = text_of(completion)
+        content = last_box(text)
+        found = text if content is None else content
+        values.append(float(reason == "stop" and found.strip() == right_text))
+    return values
+
+
+def _right_text(answer: object) -> str:
+    text = "" if answer is None else str(answer).strip()
+    if not text:
+        raise UserError("A right answer is empty: exact_match needs a text to compare with in every row.")
+    if last_box(text) is not None:
+        raise UserError(rf"The right answer {text[:80]!r} holds a \boxed{{}}: give what stands in the box.")
+    return text

@@ -1,59 +1,121 @@
+"""The rewards for mathematical problems."""
+
 import pytest
 
-from helpers import UserError
-from helpers.rewards import boxed_integer, math_answer
+from helpers.rewards.math import exact_match, math_answer, math_format, math_number
+from helpers.rewards.registry import reward_spec
+from helpers.runtime import UserError
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        (r"\boxed{42}", 42),
-        (r"So it is \boxed{ -7 }.", -7),
-        ("\\boxed{\u22127}", -7),
-        (r"\boxed{+7}", 7),
-        (r"\boxed{007}", 7),
-        (r"\boxed {7}", 7),
-        (r"\boxed{1,200}", 1200),
-        (r"first \boxed{1}, then \boxed{2}", 2),
-        (r"\boxed{2}, and \boxed{3", 2),
-        (r"wrong \boxed{3} then \boxed{\frac{1}{2}}", None),
-        (r"\boxed{3} \boxed{\text{5}}", None),
-        (r"\boxed{12", None),
-        (r"\boxed{}", None),
-        (r"\boxed{1 2}", None),
-        (r"\boxed{1,2}", None),
-        (r"\boxed{12,00}", None),
-        (r"\boxed{1_000}", None),
-        (r"\boxed{1e3}", None),
-        (r"\boxed{2^{10}}", None),
-        (r"\boxed{7.0}", None),
-        (r"\boxed{x = 7}", None),
-        ("\\boxed{\uff17}", None),
-        ("\\boxed{\u0667}", None),
-        ("7", None),
-        ("", None),
-        (r"\boxed{" + "9" * 5000 + "}", None),
-    ],
-)
-def test_boxed_integer(text, value):
-    message = [{"role": "assistant", "content": text, "thinking": r"\boxed{99}"}]
-    assert boxed_integer(text) == value
-    assert boxed_integer(message) == value, "only the final channel counts"
-    assert boxed_integer(text, finish_reason="length") is None
+def paid(reward, texts, finish_reasons=None, **columns):
+    """Return what a reward pays, and see that messages earn what strings do."""
+    count = len(texts)
+    columns = {name: [value] * count for name, value in columns.items()}
+    values = reward(prompts=[None] * count, completions=texts, finish_reasons=finish_reasons, other=1, **columns)
+    messages = [[{"role": "assistant", "content": text, "thinking": r"\boxed{99}"}] for text in texts]
+    assert values == reward([None] * count, messages, finish_reasons=finish_reasons, **columns)
+    assert all(type(value) is float for value in values)
+    return values
 
 
-def test_only_the_right_integer_is_paid():
-    answers = [r"\boxed{42}", r"\boxed{41}", "42", r"\boxed{42}"]
-    finish_reasons = ["stop", "stop", "stop", "length"]
-    assert math_answer([None] * 4, answers, answer=["42"] * 4, finish_reasons=finish_reasons) == [1.0, 0.0, 0.0, 0.0]
-    assert math_answer(
-        prompts=[None], completions=[[{"role": "assistant", "content": r"\boxed{-3}"}]], answer=[-3]
-    ) == [1.0]
+@pytest.mark.parametrize("reward", [math_answer, math_number, exact_match, math_format])
+def test_registered(reward):
+    spec = reward_spec(reward.__name__)
+    assert spec.make() is reward
+    assert spec.value_range == (0, 1)
+    assert spec.needs == (() if reward is math_format else ("answer",))
+    assert spec.pays_correctness is (reward is not math_format)
 
 
-def test_a_right_answer_that_is_no_integer_is_one_sentence():
-    """`int(7.5)` would pay for 7."""
-    assert math_answer([None], [r"\boxed{1200}"], answer=["1,200"]) == [1.0]
-    for answer in (7.5, "7.0", "x", None):
-        with pytest.raises(UserError, match="is no integer: math_answer compares integers only"):
-            math_answer([None], [r"\boxed{7}"], answer=[answer])
+@pytest.mark.parametrize("reward", [math_answer, math_number, exact_match])
+def test_a_right_answer_that_was_cut_off_earns_nothing(reward):
+    assert paid(reward, [r"\boxed{42}"] * 2, ["stop", "length"], answer="42") == [1.0, 0.0]
+    assert paid(math_format, [r"\boxed{42}"] * 2, ["stop", "length"]) == [1.0, 0.0]
+
+
+def test_math_answer_compares_values():
+    texts = [r"\boxed{0.5}", r"\boxed{\frac{2}{4}}", r"\boxed{1/2}", r"\boxed{0.50001}", "1/2", r"\boxed{1/2"]
+    assert paid(math_answer, texts, answer="1/2") == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert paid(math_answer, [r"\boxed{-3}"], answer=-3) == [1.0]
+    assert paid(math_answer, [r"\boxed{7.5}"], answer=7.5) == [1.0]
+
+
+def test_a_unit_is_read_where_the_row_declares_it():
+    texts = [r"\boxed{42\text{ cm}}", r"\boxed{42}", r"\boxed{42\text{ mm}}"]
+    assert paid(math_answer, texts, answer="42", unit="cm") == [1.0, 1.0, 0.0]
+    assert paid(math_answer, texts, answer="42", unit=None) == [0.0, 1.0, 0.0]
+    assert paid(math_number, texts, answer="42", unit="cm") == [1.0, 1.0, 0.0]
+    assert paid(math_format, texts, unit="cm") == [1.0, 1.0, 0.0]
+    mixed = math_answer([None] * 2, texts[:2], answer=["42", "42"], unit=["cm", ""])
+    assert mixed == [1.0, 1.0]
+
+
+def test_math_number_is_right_to_the_precision_of_the_right_answer():
+    r"""A model that says 22/7 or 3.14159 for 3.14 has not miscalculated."""
+    texts = [r"\boxed{3.14}", r"\boxed{3.14159}", r"\boxed{\frac{22}{7}}", r"\boxed{3.145}", r"\boxed{3.135}"]
+    assert paid(math_number, texts, answer="3.14") == [1.0] * 5
+    assert (
+        paid(math_number, [r"\boxed{3.1450001}", r"\boxed{3.1349999}", r"\boxed{-3.14}", "3.14"], answer="3.14")
+        == [0.0] * 4
+    )
+    assert paid(math_number, [r"\boxed{3.145}", r"\boxed{3.1404}"], answer="3.140") == [0.0, 1.0]
+    assert paid(math_number, [r"\boxed{-0.5}", r"\boxed{-0.54}", r"\boxed{0.5}"], answer="-0.5") == [1.0, 1.0, 0.0]
+    assert paid(math_number, [r"\boxed{12.34\%}", r"\boxed{12.4}"], answer="12.3%", unit="%") == [1.0, 0.0]
+
+
+def test_math_number_is_exact_for_integers_and_fractions():
+    """A ratio between 0.9 and 1.1 paid for 45 where 42 is right, and a right answer of 0 could not be met."""
+    assert paid(math_number, [r"\boxed{42}", r"\boxed{42.0}", r"\boxed{42.1}", r"\boxed{45}"], answer="42") == [
+        1.0, 1.0, 0.0, 0.0,
+    ]  # fmt: skip
+    assert paid(math_number, [r"\boxed{0.333}", r"\boxed{1/3}"], answer="1/3") == [0.0, 1.0]
+    assert paid(math_number, [r"\boxed{0}", r"\boxed{0.1}", ""], answer="0") == [1.0, 0.0, 0.0]
+    assert paid(math_number, [r"\boxed{1000}"], answer="1,000") == [1.0]
+
+
+def test_math_format_pays_the_form_alone():
+    in_format = [r"\boxed{42}", r"So \boxed{-\frac{1}{2}}.", r"\boxed{1,200}", r"2^{10} \{ \boxed{7}"]
+    assert paid(math_format, in_format) == [1.0] * 4
+    others = [
+        "", "42", r"\boxed{}", r"\boxed{ }", r"\boxed{x}", r"\boxed{1, 2}", r"\boxed{42", r"\boxed{1} \boxed{1}",
+        r"\boxed{1} \boxed{", r"\boxed{\boxed{1}}", r"\boxed{1} \boxed{}", r"\boxed{42 cm}", r"\boxed{2^{10}}",
+    ]  # fmt: skip
+    assert paid(math_format, others) == [0.0] * len(others)
+
+
+def test_exact_match_compares_texts():
+    texts = ["Paris", " Paris\n", r"It is \boxed{Paris}.", r"\boxed{ Paris }", r"\boxed{Rome} \boxed{Paris}"]
+    assert paid(exact_match, texts, answer="Paris ") == [1.0] * 5
+    others = ["", "paris", "Paris.", "It is Paris.", "Rome", r"Paris \boxed{Rome}", r"\boxed{Paris} \boxed{}", "Pa ris"]
+    assert paid(exact_match, others, answer="Paris") == [0.0] * len(others)
+    assert paid(exact_match, ["42"], answer=42) == [1.0]
+    assert paid(exact_match, ["0"], answer=0) == [1.0]
+
+
+def test_exact_match_normalises_nothing():
+    """The same word in composed and in decomposed characters is another text, and so is another case."""
+    assert paid(exact_match, ["caf\u00e9", "cafe\u0301", "CAF\u00c9"], answer="caf\u00e9") == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("answer", ["", " \n\u3000", None])
+def test_an_empty_right_answer_is_one_sentence(answer):
+    """It paid for saying nothing."""
+    with pytest.raises(UserError, match="^A right answer is empty: exact_match needs a text"):
+        exact_match([None], [""], answer=[answer])
+    with pytest.raises(UserError, match="is no single number"):
+        math_answer([None], [""], answer=[answer])
+
+
+def test_a_right_answer_in_a_box_is_one_sentence():
+    """No completion could ever match it."""
+    with pytest.raises(UserError, match=r"holds a \\boxed\{\}: give what stands in the box"):
+        exact_match([None], [r"\boxed{Paris}"], answer=[r"\boxed{Paris}"])
+
+
+@pytest.mark.parametrize("reward", [math_answer, math_number])
+@pytest.mark.parametrize("answer", ["x", "1, 2", "5.", r"\boxed{7}"])
+def test_a_right_answer_that_is_no_number_is_one_sentence(reward, answer):
+    """Every completion of such a row would earn nothing, and nobody would know why. It holds for cut-off ones, too."""
+    for finish_reason in ("stop", "length"):
+        with pytest.raises(UserError, match="is no single number: give an integer"):
+            reward([None], [r"\boxed{7}"], answer=[answer], finish_reasons=[finish_reason])

@@ -3,7 +3,8 @@
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.math import boxed_integer, math_answer, right_integer
+from helpers.rewards.answers import boxed_number, right_number
+from helpers.rewards.math import math_answer
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import draw_dataset, make_row
@@ -71,9 +72,9 @@ class MathTask(Task):
     def behaviours(
         self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **_
     ) -> list[str | None]:
-        """Return the integer that each completion answers with, as text."""
+        """Return the number that each completion answers with, as text, whatever way it was written."""
         finish_reasons = finish_reasons or ["stop"] * len(completions)
-        return [str(value) for value in map(boxed_integer, completions, finish_reasons)]
+        return [str(value) for value in map(boxed_number, completions, finish_reasons)]
 
     def reference_answer(self, row: Row) -> str:
         return rf"\boxed{{{row['answer']}}}"
@@ -88,11 +89,11 @@ class MathTask(Task):
 
 
 def _grade(row: Row, completion: Completion) -> Grade:
-    value = boxed_integer(completion.text, completion.finish_reason)
+    value = boxed_number(completion.text, completion.finish_reason)
     if value is None:
-        return Grade(0.0, False, "unanswered", "no single integer in the last box of the final channel")
-    if value != right_integer(row["answer"]):
-        return Grade(0.0, False, "wrong", "wrong integer")
+        return Grade(0.0, False, "unanswered", "no single number in the last box of the final channel")
+    if value != right_number(row["answer"]).value:
+        return Grade(0.0, False, "wrong", "wrong number")
     return Grade(1.0, True, CORRECT)
 
 

@@ -36,3 +36,22 @@ def test_what_the_control_majority_compares():
 
 def test_a_wording_is_shown_by_its_sentence():
     assert get_task("math").describe_group("cluster", "more-0").startswith("{name} has {a} {thing}")
+
+
+def test_grade_and_reward_agree_however_the_number_is_written():
+    """Graded by one rule and paid by another, a policy would learn what the evaluation does not count."""
+    task = get_task("math")
+    row = task.dataset("train", 1)[0]
+    answer = row["answer"]
+    texts = [task.reference_answer(row), rf"\boxed{{{answer}.0}}", rf"\boxed{{\frac{{{answer}}}{{1}}}}", answer]
+    texts += [
+        rf"\boxed{{{answer}0}}",
+        rf"\boxed{{{answer}, {answer}}}",
+        rf"\boxed{{{answer}",
+        rf"\boxed{{{answer} cm}}",
+    ]
+    (reward,) = task.reward_funcs
+    paid = reward(prompts=[None] * len(texts), completions=texts, answer=[answer] * len(texts))
+    grades = task.grade([row] * len(texts), list(map(completion, texts)))
+    assert paid == [grade.score for grade in grades] == [1.0] * 3 + [0.0] * 5
+    assert [grade.outcome for grade in grades[3:]] == ["unanswered", "wrong"] + ["unanswered"] * 3
