@@ -7,7 +7,7 @@ from numbers import Real
 import torch
 
 from helpers.grpo.guards import LimitReached, time_limit
-from helpers.rewards.calling import check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks import Grade, Task
@@ -36,7 +36,7 @@ def score(
     trainer_state,
     timeout: float,
 ) -> tuple[torch.Tensor, dict[str, float], dict[str, list]]:
-    """Call every reward function as TRL does, with keywords.
+    """Call every reward function as TRL does, with keywords. Those written with `async def` are awaited, one by one.
 
     columns: name -> one value a completion, `prompt` among them. timeout: seconds for each function.
 
@@ -56,7 +56,7 @@ def score(
             **columns,
         }
         name = name_of(function)
-        values = _call(f"Reward '{name}'", function, timeout, **arguments)
+        values = _call(f"Reward '{name}'", call_reward, timeout, function, **arguments)
         rewards.append(_column(name, values, len(completions)))
     return torch.stack(rewards, 1), log.metrics, log.extras
 

@@ -1,7 +1,11 @@
 """What everyone who calls a reward function needs: its arguments, its name, and sentences on what goes wrong in it."""
 
+import asyncio
+import functools
+import inspect
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from helpers.rollout.completion import Completion
@@ -19,8 +23,66 @@ def completion_arguments(completions: Sequence[Completion]) -> dict[str, list]:
 
 
 def name_of(function: Callable) -> str:
-    """Return the name of a reward in logs and messages."""
+    """Return the name of a reward in logs and messages, which is TRL's: a partial is called as its function."""
+    while isinstance(function, functools.partial):
+        function = function.func
     return getattr(function, "__name__", type(function).__name__)
+
+
+def is_async(function: Callable) -> bool:
+    """Tell whether a reward was written with `async def`: a function, a partial of one, or an object's `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def call_reward(function: Callable, *arguments, **keywords):
+    """Call a reward function and return what it returned. An `async def` one is awaited, also within a notebook.
+
+    A notebook's cell has an event loop that runs already, so the awaiting is done in a thread. All calls share that
+    thread's loop, since clients that a reward keeps from call to call are bound to it.
+    """
+    returned = function(*arguments, **keywords)
+    return _await(returned) if inspect.isawaitable(returned) else returned
+
+
+def _await(awaitable: Awaitable):
+    """Return the result of an awaitable. What interrupts this thread, such as a time limit, cancels it."""
+    global _background
+    if _background is None or not _background.responds():
+        _background = _EventLoopThread()
+    future = asyncio.run_coroutine_threadsafe(_result_of(awaitable), _background.loop)
+    try:
+        return future.result()
+    finally:
+        future.cancel()
+
+
+async def _result_of(awaitable: Awaitable):
+    try:
+        return await awaitable
+    except SystemExit as error:  # it would end the loop, and whoever waits for the result would not be told
+        raise RuntimeError("it calls exit") from error
+
+
+class _EventLoopThread:
+    """A thread that runs an event loop for as long as the process lives."""
+
+    def __init__(self):
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="async rewards", daemon=True)
+        self.thread.start()
+
+    def responds(self) -> bool:
+        """Tell whether it can take a call: not in a process forked from its own, nor where a reward blocks it."""
+        if not self.thread.is_alive():
+            return False
+        answered = threading.Event()
+        self.loop.call_soon_threadsafe(answered.set)
+        return answered.wait(timeout=1)
+
+
+_background: _EventLoopThread | None = None
 
 
 def check_count(name: str, values: object, count: int, then: str = "") -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helpers.rewards.calling import check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks.drawing import prompt_id, text_digest
@@ -149,7 +149,7 @@ def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[floa
     """Call a reward. Raises UserError if it raises or leaves answers out."""
     name = name_of(function)
     try:
-        values = function(**arguments)
+        values = call_reward(function, **arguments)
     except Exception as error:
         failure = describe_failure(f"Reward '{name}'", error)
         raise UserError(

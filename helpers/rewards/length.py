@@ -1,0 +1,73 @@
+"""A penalty for long completions."""
+
+from collections.abc import Sequence
+
+from helpers.rewards.registry import Reward, register_reward
+from helpers.runtime import UserError
+
+#: Characters of a token, where the tokens of a completion are not known: about what English text has.
+CHARACTERS_PER_TOKEN = 4
+#: Half of the shortest completion that a profile allows.
+FREE_TOKENS = 100
+#: The longest completion that a profile allows.
+MAX_TOKENS = 4096
+
+
+@register_reward(value_range=(-1.0, 0.0))
+class LengthPenalty(Reward):
+    """Take up to 1 from a long completion: 0 up to free_tokens, then linear to -1 at max_tokens and beyond.
+
+    Length is that of the whole completion, thinking included, in tokens (`completion_ids`, which TRL and this
+    project's trainer pass). Where nothing passes them it is the number of characters of all messages divided by 4.
+    No length earns anything, so a short answer that is wrong, or an empty one, gets 0 like any other.
+
+    The defaults are a price for each token, 1 / 3996 beyond the first 100, and do not depend on the run: max_tokens is
+    the longest completion that any profile allows. A profile of 200 tokens can lose 0.03 by it, one of 768 tokens 0.17
+    and one of 4096 tokens 1, so that none is flat over lengths that it can reach. To have the whole range in a
+    run, set max_tokens to its max_completion_length, and free_tokens to what a right answer needs.
+
+    They are not relative to the longest completion of the batch: a completion would be paid for its neighbours'
+    lengths, the same text would be paid differently in every step and in an evaluation, and the longest of a group
+    would lose 1 even where all are short.
+    """
+
+    name = "length_penalty"
+
+    def __init__(self, free_tokens: int = FREE_TOKENS, max_tokens: int = MAX_TOKENS):
+        """Raises UserError unless 0 <= free_tokens < max_tokens, both integers."""
+        for option, value in (("free_tokens", free_tokens), ("max_tokens", max_tokens)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UserError(f"length_penalty: {option} must be an integer; got {value!r:.80}.")
+        if not 0 <= free_tokens < max_tokens:
+            raise UserError(
+                "length_penalty: free_tokens must be at least 0 and less than max_tokens; got "
+                f"{free_tokens} and {max_tokens}."
+            )
+        self.free_tokens = free_tokens
+        self.max_tokens = max_tokens
+
+    def __call__(
+        self, prompts: Sequence, completions: Sequence, completion_ids: Sequence[Sequence[int]] | None = None, **_
+    ) -> list[float]:
+        if completion_ids is None:
+            lengths = [_characters(completion) / CHARACTERS_PER_TOKEN for completion in completions]
+        else:
+            lengths = [len(token_ids) for token_ids in completion_ids]
+        return [self._penalty(length) for length in lengths]
+
+    def _penalty(self, length: float) -> float:
+        paid_for = min(length, self.max_tokens) - self.free_tokens
+        if paid_for <= 0:
+            return 0.0
+        return -paid_for / (self.max_tokens - self.free_tokens)
+
+
+def _characters(completion: str | list[dict]) -> int:
+    """Return the number of characters of a completion: a plain string, or messages with their thinking."""
+    if isinstance(completion, str):
+        return len(completion)
+    count = 0
+    for message in completion:
+        for part in ("content", "thinking"):
+            count += len(message.get(part) or "")
+    return count
