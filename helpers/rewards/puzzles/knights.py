@@ -1,0 +1,84 @@
+"""Knights and knaves: say of each person whether they always tell the truth or always lie."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from helpers.rewards.puzzles.puzzle import BLANKS, Puzzle, pay, plain_words, puzzles_of, read_json
+from helpers.rewards.registry import register_reward
+from helpers.runtime import UserError
+
+KINDS = ("knight", "knave")
+#: What separates the persons of an answer.
+_SEPARATOR = re.compile(r"[,;\n]")
+#: What is said of one person, such as "Ann: knight" or "Ann is a knight". A name holds no colon. Only the case of ASCII
+#: letters is ignored: a Kelvin sign is no k.
+_STATEMENT = re.compile(r"([^:]+?)(?:[ \t]*:[ \t]*|[ \t]+is[ \t]+a[ \t]+)(knight|knave)", re.IGNORECASE | re.ASCII)
+
+Said = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class KnightsAndKnaves(Puzzle):
+    """Say of every person once what they are. solution: person -> "knight" or "knave"."""
+
+    solution: dict[str, str]
+    most_characters = 1000
+
+    @classmethod
+    def from_columns(cls, solution: str) -> "KnightsAndKnaves":
+        """Build the puzzle of a row. Raises UserError for a column that is none."""
+        kinds = read_json("knights_and_knaves", "solution", solution, dict)
+        for person, kind in kinds.items():
+            if kind not in KINDS:
+                raise UserError(
+                    'knights_and_knaves: the column \'solution\' must say "knight" or "knave" of each person; got '
+                    f"{kind!r:.40} of {person!r:.40}."
+                )
+            if read_kinds(f"{person}: {kind}") != ((person, kind),):
+                raise UserError(
+                    f"knights_and_knaves: no answer can name the person {person!r:.40}: leave blanks at the ends, "
+                    "line ends and , ; : out of names."
+                )
+        return cls(kinds)
+
+    def read(self, content: str) -> Said | None:
+        return read_kinds(content)
+
+    def fault(self, answer: Said) -> str:
+        persons = sorted(person for person, _ in answer)
+        if persons != sorted(self.solution):
+            return "does not name every person once"
+        return "" if dict(answer) == self.solution else "takes a knight for a knave or a knave for a knight"
+
+    def describe(self, answer: Said) -> str:
+        return ", ".join(f"{person}: {kind}" for person, kind in sorted(answer))
+
+
+@register_reward(value_range=(0, 1), needs=("solution",), pays_correctness=True)
+def knights_and_knaves(
+    prompts: Sequence,
+    completions: Sequence,
+    solution: Sequence[str | None],
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float | None]:
+    r"""Pay 1 for a box that says of every person once, and rightly, whether they are a knight or a knave, else 0.
+
+    The last complete box reads like `Ann: knight, Ben is a knave`, in any order, separated by commas, semicolons or
+    line ends. solution: JSON text such as '{"Ann": "knight", "Ben": "knave"}'. A row where it is None is another
+    task's and gets None. Raises UserError for other columns.
+    """
+    return pay(puzzles_of(KnightsAndKnaves.from_columns, solution), completions, finish_reasons)
+
+
+def read_kinds(content: str) -> Said | None:
+    """Return what a text says of each person, in its order; None if it says anything else, or nothing."""
+    said = []
+    for part in _SEPARATOR.split(plain_words(content)):
+        statement = _STATEMENT.fullmatch(part.strip(BLANKS))
+        if statement is None:
+            return None
+        person, kind = statement.groups()
+        said.append((person, kind.lower()))
+    return tuple(said)

@@ -1,0 +1,128 @@
+"""Order steps under constraints. Any order that satisfies them is right."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from helpers.rewards.puzzles.puzzle import BLANKS, Puzzle, pay, plain_words, puzzles_of, read_json
+from helpers.rewards.registry import register_reward
+from helpers.runtime import UserError
+
+#: What separates the steps of an answer.
+_SEPARATOR = re.compile(r",|->|\u2192|\\(?:to|rightarrow)(?![A-Za-z])")
+
+#: relation -> f(place of the first step, place of the second, number of steps) -> whether it holds.
+PAIR_RELATIONS: dict[str, Callable[[int, int, int], bool]] = {
+    "before": lambda first, second, _: first < second,
+    "directly before": lambda first, second, _: first + 1 == second,
+    "not next to": lambda first, second, _: abs(first - second) != 1,
+}
+#: relation -> f(place of the step, number of steps) -> whether it holds.
+SINGLE_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "not first": lambda place, _: place != 0,
+    "not last": lambda place, count: place != count - 1,
+}
+
+Constraint = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepOrder(Puzzle):
+    """Put all the steps in an order that satisfies all constraints. steps: letter -> what is to be done."""
+
+    steps: dict[str, str]
+    constraints: tuple[Constraint, ...]
+    most_characters = 1000
+
+    @classmethod
+    def from_columns(cls, steps: str, constraints: str) -> "StepOrder":
+        """Build the puzzle of a row. Raises UserError for columns that are none."""
+        named = read_json("step_order", "steps", steps, dict)
+        for letter, name in named.items():
+            if not isinstance(name, str):
+                raise UserError(f"step_order: the column 'steps' must give a text for each letter; got {name!r:.80}.")
+            if letter.strip(BLANKS) != letter or not letter or _SEPARATOR.search(letter):
+                raise UserError(f"step_order: no answer can name the step {letter!r:.40}: use a letter or a word.")
+        if sum(map(len, map(_spellings, named.items()))) > len(_by_spelling(named)):
+            raise UserError("step_order: the column 'steps' gives two steps one name: make the names different.")
+        listed = read_json("step_order", "constraints", constraints, list)
+        return cls(named, tuple(_constraint(entry, named) for entry in listed))
+
+    def read(self, content: str) -> tuple[str, ...] | None:
+        by_spelling = _by_spelling(self.steps)
+        order = []
+        for part in _SEPARATOR.split(plain_words(content)):
+            letter = by_spelling.get(part.strip(BLANKS))
+            if letter is None:
+                return None
+            order.append(letter)
+        return tuple(order)
+
+    def fault(self, answer: tuple[str, ...]) -> str:
+        if sorted(answer) != sorted(self.steps):
+            return "does not name every step once"
+        places = {letter: place for place, letter in enumerate(answer)}
+        for constraint in self.constraints:
+            if not holds(constraint, places):
+                return "breaks a rule"
+        return ""
+
+    def describe(self, answer: tuple[str, ...]) -> str:
+        return ", ".join(answer)
+
+
+@register_reward(value_range=(0, 1), needs=("steps", "constraints"), pays_correctness=True)
+def step_order(
+    prompts: Sequence,
+    completions: Sequence,
+    steps: Sequence[str | None],
+    constraints: Sequence[str | None],
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float | None]:
+    r"""Pay 1 for a box that names every step once, in an order that satisfies the constraints, else 0.
+
+    The last complete box lists letters or names, separated by `,`, `->`, `→` or `\to`. steps: JSON text of an object,
+    letter -> name. constraints: JSON text of a list with entries such as ["A", "before", "B"] and ["C", "not first"];
+    the relations are those of `PAIR_RELATIONS` and `SINGLE_RELATIONS`. A row where both are None is another task's
+    and gets None. Raises UserError for other columns.
+    """
+    return pay(puzzles_of(StepOrder.from_columns, steps, constraints), completions, finish_reasons)
+
+
+def holds(constraint: Constraint, places: dict[str, int]) -> bool:
+    """Tell whether an order satisfies a constraint. places: step -> its place, from 0."""
+    step, relation, *others = constraint
+    if others:
+        return PAIR_RELATIONS[relation](places[step], places[others[0]], len(places))
+    return SINGLE_RELATIONS[relation](places[step], len(places))
+
+
+def _spellings(step: tuple[str, str]) -> set[str]:
+    """Return what an answer may write for a step: its letter or its name, in small letters or with a capital."""
+    return {spelling for word in step for spelling in (word, word.lower(), word.capitalize())}
+
+
+def _by_spelling(steps: dict[str, str]) -> dict[str, str]:
+    """Return spelling -> letter of the step."""
+    return {spelling: step[0] for step in steps.items() for spelling in _spellings(step)}
+
+
+def _constraint(entry: object, steps: dict[str, str]) -> Constraint:
+    """Check one entry of the column. Raises UserError for one that is no constraint on these steps."""
+    is_texts = isinstance(entry, list) and all(isinstance(part, str) for part in entry)
+    if is_texts and len(entry) == 3:
+        step, relation, other = entry
+        is_known = relation in PAIR_RELATIONS and step in steps and other in steps and step != other
+    elif is_texts and len(entry) == 2:
+        step, relation = entry
+        is_known = relation in SINGLE_RELATIONS and step in steps
+    else:
+        is_known = False
+    if not is_known:
+        relations = ", ".join([*PAIR_RELATIONS, *SINGLE_RELATIONS])
+        raise UserError(
+            'step_order: a constraint is a list such as ["A", "before", "B"] or ["A", "not first"], of letters in '
+            f"'steps' and one of the relations {relations}; got {entry!r:.80}."
+        )
+    return tuple(entry)

@@ -1,0 +1,1 @@
+"""The reasoning task: Countdown, knights and knaves, and steps to be ordered."""

@@ -1,0 +1,79 @@
+"""Countdown puzzles that are solvable because an expression was drawn first."""
+
+import json
+import math
+import random
+
+from helpers.tasks.reasoning.puzzle import Drawn
+from helpers.tasks.wording import Wordings
+
+#: meaning -> how many numbers a puzzle may have. Those of the probe are in no other split.
+SIZES = {"countdown": (3, 4), "countdown_long": (5, 6)}
+LARGEST_NUMBER = 25
+TARGETS = (10, 100)
+LARGEST_PART = 1000  # of the values on the way
+#: The example has letters: no puzzle is solved by the box in its own prompt.
+FORMAT = (
+    r"Use each number exactly once, and only + - * / and parentheses. Put just the expression in \boxed{}, such as "
+    r"\boxed{(a - b) * c}."
+)
+WORDINGS = Wordings(
+    seen=(
+        "Make {target} from the numbers {numbers}.",
+        "Which expression with the numbers {numbers} equals {target}?",
+        "Reach {target} with the numbers {numbers}.",
+        "Combine the numbers {numbers} so that the result is {target}.",
+    ),
+    unseen=(
+        "Find a way to get {target} out of {numbers}.",
+        "The numbers {numbers} can be turned into {target}. How?",
+        "You are given {numbers}. Build an expression whose value is {target}.",
+        "What can be calculated with {numbers} so that it comes to {target}?",
+        "The target is {target}; the numbers are {numbers}.",
+    ),
+)
+
+
+def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
+    """Draw numbers and a target that an expression of them reaches.
+
+    The target is no number of the puzzle, and neither the sum nor the product of all.
+    """
+    while True:
+        count = rng.choice(SIZES[meaning])
+        numbers = [rng.randint(1, LARGEST_NUMBER) for _ in range(count)]
+        found = _combine(rng, numbers)
+        if found is None:
+            continue
+        target, expression = found
+        is_trivial = target in numbers or target in (sum(numbers), math.prod(numbers))
+        if TARGETS[0] <= target <= TARGETS[1] and not is_trivial:
+            break
+    listed = ", ".join(map(str, numbers))
+    return Drawn(
+        parts={"numbers": listed, "target": str(target)},
+        columns={"numbers": json.dumps(numbers), "target": target},
+        answer=expression,
+        key=f"countdown {sorted(numbers)} {target}",
+    )
+
+
+def _combine(rng: random.Random, numbers: list[int]) -> tuple[int, str] | None:
+    """Combine numbers, two at a time, to a value and its expression. None where a value on the way is too large."""
+    parts = [(number, str(number)) for number in numbers]
+    while len(parts) > 1:
+        left, left_text = parts.pop(rng.randrange(len(parts)))
+        right, right_text = parts.pop(rng.randrange(len(parts)))
+        if left < right:
+            left, left_text, right, right_text = right, right_text, left, left_text
+        results = {"+": left + right, "*": left * right}
+        if left > right:
+            results["-"] = left - right
+        if left % right == 0:
+            results["/"] = left // right
+        sign = rng.choice(sorted(results))
+        if results[sign] > LARGEST_PART:
+            return None
+        text = f"{left_text} {sign} {right_text}"
+        parts.append((results[sign], f"({text})" if parts else text))
+    return parts[0]
