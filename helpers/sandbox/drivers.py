@@ -26,3 +26,6 @@ class Driver:
 
 #: Runs a script on the text of its standard input. `printed_text` reads its answers.
 STDIN = Driver(Path(__file__).parent / "inside" / "drivers" / "stdin.py")
+
+#: Calls the function `solve` of a program once for each case. `encode_cases` and `case_results` are for the parent.
+SOLVE = Driver(Path(__file__).parent / "inside" / "drivers" / "function.py")

@@ -1,0 +1,1 @@
+"""The code task: small functions, checked by hidden tests."""

@@ -1,0 +1,107 @@
+"""The code task: write a small function that passes hidden tests."""
+
+import json
+import random
+from collections.abc import Sequence
+
+from helpers.rewards.programs import NOT_ALLOWED, CodeCorrectness, Verdict
+from helpers.rollout.completion import Completion
+from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, Case, Parameters, Spec, example_text
+from helpers.tasks.drawing import draw_dataset, make_row
+from helpers.tasks.split import PROBE, SPLITS, belongs_to
+from helpers.tasks.task import CORRECT, REFUSED, Grade, Rewards, Row, Task
+from helpers.tasks.wording import parse_wording_name, wording_sentence
+
+FORMAT = "Answer with one Python code block."
+#: spec -> its wordings
+WORDINGS = {name: spec.wordings for name, spec in SPECS.items()}
+PROBE_WORDINGS = {name: spec.wordings for name, spec in PROBE_SPECS.items()}
+
+
+class CodeTask(Task):
+    """Write `solve(...)` in pure Python as the prompt says; hidden tests decide whether it is right.
+
+    level: of the sandbox, "os" for training, or "policy" for a host without seccomp. workers: programs judged at a
+    time; None: one a core. The sandbox starts when it is first needed.
+    """
+
+    name = "code"
+    outcomes = (CORRECT, "wrong", "error", NOT_ALLOWED, REFUSED)
+    breakdowns = ("spec", "cluster")
+    splits = (*SPLITS, PROBE)
+
+    def __init__(self, level: str = "os", workers: int | None = None):
+        self.level = level
+        self.correctness = CodeCorrectness(level=level, workers=workers)
+        self.reward_funcs = [self.correctness]
+        self.reward_weights = [1.0]
+
+    def close(self) -> None:
+        self.correctness.close()
+
+    def settings(self) -> dict:
+        return {"task": self.name, "sandbox": self.level}
+
+    def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
+        """Draw prompts. Beside the usual columns: answer, a right program; tests, as `CodeCorrectness` has them; spec,
+        a name in `specs.ALL_SPECS`."""
+        meanings = PROBE_WORDINGS if split == PROBE else WORDINGS
+        return draw_dataset(self.name, meanings, _draw_row, split, size, seed)
+
+    def grade(
+        self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
+    ) -> list[Grade]:
+        messages = [completion.message for completion in completions]
+        tests = [row["tests"] for row in rows]
+        finish_reasons = [completion.finish_reason for completion in completions]
+        return [_grade(verdict) for verdict in self.correctness.verdicts(messages, tests, finish_reasons)]
+
+    def reference_answer(self, row: Row) -> str:
+        return f"```python\n{row['answer']}\n```"
+
+    def describe_group(self, column: str, value: str) -> str:
+        if column != "cluster":
+            return f"{column} {value}"
+        return wording_sentence({**WORDINGS, **PROBE_WORDINGS}, value)
+
+
+def _grade(verdict: Verdict) -> Grade:
+    return Grade(float(verdict.correct), verdict.correct, verdict.outcome, verdict.reason)
+
+
+def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
+    name, number = parse_wording_name(wording)
+    spec = ALL_SPECS[name]
+    text = ""
+    # Tests are made only for a prompt that the split may have.
+    while not text or not belongs_to(text, split):
+        parameters = spec.draw_parameters(rng)
+        examples = spec.draw_examples(rng, parameters)
+        text = _prompt(spec, spec.wordings.all[number], parameters, examples)
+    # One prompt has one set of tests, whatever the seed of the data set.
+    hidden = spec.draw_hidden(random.Random(text), parameters, examples)
+    row = make_row("code", text, spec.program(parameters), wording)
+    return {**row, "tests": _tests(spec, parameters, hidden), "spec": name}
+
+
+def _prompt(spec: Spec, sentence: str, parameters: Parameters, examples: Sequence[Case]) -> str:
+    shown = [example_text(spec, case, parameters) for case in examples]
+    sentences = (
+        sentence.format(**parameters),
+        f"Write a Python function solve({spec.signature}).",
+        f"Examples: {', '.join(shown)}.",
+        FORMAT,
+    )
+    return " ".join(sentences)
+
+
+def _tests(spec: Spec, parameters: Parameters, cases: Sequence[Case]) -> str:
+    """Return the column `tests`. Where there are several right results, a property decides, else the result."""
+    tests = {"cases": cases}
+    if spec.property:
+        tests["property"] = spec.property
+    else:
+        tests["results"] = [spec.result(case, parameters) for case in cases]
+    if spec.tolerance:
+        tests["tolerance"] = spec.tolerance
+    return json.dumps(tests)
