@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from helpers.rewards.text import text_of
 from helpers.runtime import UserError
 
-BOX_START = re.compile(r"\\boxed\s*\{")
+#: A brace; an opening one with the command that makes it a box.
+BRACE = re.compile(r"\\boxed\s*\{|[{}]")
 #: Digits, or well-formed groups of three; a sign may stand before them. ASCII digits only.
 INTEGER = re.compile(r"([+\-\u2212]?)\s*([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)")
 #: More digits than any answer has. Python refuses to read integers of more than some thousand digits.
@@ -26,14 +27,22 @@ def boxed_integer(completion: str | list[dict], finish_reason: str = "stop") -> 
 
 
 def last_box(text: str) -> str | None:
-    r"""Return what stands in the last `\boxed{}` whose braces close, or None. A box may hold braces."""
-    for start in reversed(list(BOX_START.finditer(text))):
-        depth = 1
-        for place in range(start.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
-            if depth == 0:
-                return text[start.end() : place]
-    return None
+    r"""Return what stands in the last `\boxed{}` whose braces close, or None. A box may hold braces.
+
+    Takes time linear in the text, however many boxes are left open.
+    """
+    last_start = -1
+    content = None
+    opened = []  # of each brace that is open: where its box's content begins, or None for a plain brace
+    for brace in BRACE.finditer(text):
+        if brace[0] != "}":
+            opened.append(None if brace[0] == "{" else brace.end())
+            continue
+        start = opened.pop() if opened else None
+        if start is not None and start > last_start:
+            last_start = start
+            content = text[start : brace.start()]
+    return content
 
 
 def read_integer(text: str) -> int | None:
