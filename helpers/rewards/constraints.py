@@ -27,7 +27,6 @@ JOINERS = "'\u2019-"
 #: The ends of a sentence. Where a run of them begins is fixed, so the time is linear in the text.
 _SENTENCE_END = re.compile(r"""(?<![.!?])[.!?]++["')\]]*+(?=\s|\Z)""")
 _PLAIN = re.compile(r"[\t\n\x20-\x7e]*+")
-_NUMBERED = re.compile(r"([0-9]{1,4})\. +(.*)", re.DOTALL)
 #: A string in JSON, or what looks like one: without its end it runs to the end of the text, so the time is linear.
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -228,8 +227,7 @@ def numbered_list(answer: AnswerText, count: int) -> bool:
     if len(answer.lines) != count:
         return False
     for number, line in enumerate(answer.lines, 1):
-        match = _NUMBERED.fullmatch(line)
-        if match is None or match[1] != str(number) or not has_letter(match[2]):
+        if not line.startswith(f"{number}. ") or not has_letter(line):
             return False
     return True
 
@@ -485,6 +483,10 @@ class Judgement:
     value: float
     broken: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def is_correct(self) -> bool:
+        return self.value == 1.0
 
 
 def judge_constraints(completion: str | list[dict], column: str, finish_reason: str = "stop") -> Judgement:
