@@ -1,0 +1,539 @@
+r"""Verifiable instructions: demands on a text that code can check, and the reward that pays for them.
+
+What the demands are about:
+
+- The answer is the final channel without the white space at its ends; `\r\n` is read as `\n`.
+- A word is a run of letters of any alphabet; hyphens and apostrophes between letters belong to it, as in "don't".
+  Digits are no part of words. Words are compared without regard to case.
+- A line ends at `\n`, and counts if it holds more than white space.
+- A paragraph is a run of lines that count; a line that does not count ends it.
+- A sentence ends at `.`, `!` or `?`, or several of them, where white space, the end of the text, or first closing
+  quotes or brackets follow. It counts if it holds a word. Abbreviations are not known. A last sentence needs no end.
+- A bullet is a line that begins with "- " and holds more.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from helpers.rewards.registry import register_reward
+from helpers.rewards.text import text_of
+from helpers.runtime import UserError, did_you_mean, first_line
+
+#: What belongs to a word where it stands between letters.
+JOINERS = "'\u2019-"
+#: The ends of a sentence. Where a run of them begins is fixed, so the time is linear in the text.
+_SENTENCE_END = re.compile(r"""(?<![.!?])[.!?]++["')\]]*+(?=\s|\Z)""")
+_PLAIN = re.compile(r"[\t\n\x20-\x7e]*+")
+#: A string in JSON, or what looks like one: without its end it runs to the end of the text, so the time is linear.
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
+#: An object that holds lists: no kind of value in FIELDS is deeper.
+MOST_DEPTH = 2
+MOST_COUNT = 100_000
+#: The share of a right answer's reward that an answer with some broken demands can earn at most.
+PARTIAL = 0.5
+_EXAMPLE = '[{"kind": "words_exactly", "count": 20}]'
+
+
+@dataclass(frozen=True)
+class AnswerText:
+    """An answer, and its words, lines and sentences, each found when it is first needed."""
+
+    text: str
+
+    @classmethod
+    def of(cls, completion: str | list[dict]) -> "AnswerText":
+        """Return the answer in a completion: a message list, of which the final channel counts, or a plain string."""
+        text = text_of(completion)
+        return cls(text.replace("\r\n", "\n").strip())
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words as compared, without regard to case."""
+        return [word.casefold() for word in words_of(self.text)]
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines that count, without the white space at their ends."""
+        lines = [line.strip() for line in self.text.split("\n")]
+        return [line for line in lines if line]
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """The sentences, without their ends."""
+        return [piece for piece in _SENTENCE_END.split(self.text) if has_letter(piece)]
+
+    @cached_property
+    def paragraph_count(self) -> int:
+        count = 0
+        was_blank = True
+        for line in self.text.split("\n"):
+            is_blank = not line.strip()
+            if was_blank and not is_blank:
+                count += 1
+            was_blank = is_blank
+        return count
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, as they are written there."""
+    only_words = "".join(char if char.isalpha() or char in JOINERS else " " for char in text)
+    words = [piece.strip(JOINERS) for piece in only_words.split()]
+    return [word for word in words if word]
+
+
+def has_letter(text: str) -> bool:
+    """Tell whether a text holds a letter, and so a word."""
+    return any(char.isalpha() for char in text)
+
+
+def first_letter(text: str) -> str:
+    """Return the first letter of a text, without regard to case; "" where there is none."""
+    letters = (char for char in text if char.isalpha())
+    return next(letters, "").casefold()
+
+
+def _is_count(value):
+    return type(value) is int and 1 <= value <= MOST_COUNT
+
+
+def _is_word(value):
+    return isinstance(value, str) and words_of(value) == [value]
+
+
+def _are_words(value):
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_word, value))
+
+
+def _is_phrase(value):
+    return isinstance(value, str) and has_letter(value)
+
+
+def _is_letter(value):
+    return isinstance(value, str) and len(value) == len(value.casefold()) == 1 and value.isalpha()
+
+
+def _are_fields(value):
+    is_object = isinstance(value, dict) and len(value) > 0
+    return is_object and all(isinstance(kind, str) and kind in FIELDS for kind in value.values())
+
+
+def _is_list_of_texts(value):
+    return type(value) is list and all(type(item) is str for item in value)
+
+
+#: kind of a value in a JSON object -> how a prompt says it, and the test of a value that was read.
+FIELDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "text": ("a text", lambda value: type(value) is str),
+    "integer": ("an integer", lambda value: type(value) is int),
+    "number": ("a number", lambda value: type(value) in (int, float)),
+    "boolean": ("true or false", lambda value: type(value) is bool),
+    "texts": ("a list of texts", _is_list_of_texts),
+}
+#: What a value of a constraint can be -> its test, and how a message says it.
+_VALUES = {
+    "count": (_is_count, f"a whole number from 1 to {MOST_COUNT}"),
+    "word": (_is_word, "one word"),
+    "words": (_are_words, "a list of words"),
+    "phrase": (_is_phrase, "a text with a word"),
+    "letter": (_is_letter, "one letter"),
+    "fields": (_are_fields, f"an object of key: kind, where the kinds are {', '.join(FIELDS)}"),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of constraint.
+
+    sentence: states it in a prompt, with the values in braces. check: f(answer, **values) -> whether it is satisfied.
+    values: name -> what it can be, a key of `_VALUES`. is_guard: an answer that breaks it earns nothing, since such an
+    answer can satisfy others by their letter alone.
+    """
+
+    name: str
+    sentence: str
+    check: Callable[..., bool]
+    values: Mapping[str, str]
+    is_guard: bool
+
+
+#: name -> kind
+KINDS: dict[str, Kind] = {}
+
+
+def _kind(sentence: str, is_guard: bool = False, **values: str) -> Callable:
+    def add(check):
+        KINDS[check.__name__] = Kind(check.__name__, sentence, check, values, is_guard)
+        return check
+
+    return add
+
+
+@_kind("Use at least {count} different words.", is_guard=True, count="count")
+def different_words(answer: AnswerText, count: int) -> bool:
+    """At least `count` words that differ by more than case: a word that is repeated counts once."""
+    return len(set(answer.words)) >= count
+
+
+@_kind("Use at most {count} characters.", is_guard=True, count="count")
+def characters_at_most(answer: AnswerText, count: int) -> bool:
+    """At most `count` characters of any kind, white space within the answer included."""
+    return len(answer.text) <= count
+
+
+@_kind("Use plain ASCII characters only.", is_guard=True)
+def plain_text(answer: AnswerText) -> bool:
+    """Nothing but printable ASCII characters, tabs and line ends: nothing invisible, no letter that looks like one."""
+    return _PLAIN.fullmatch(answer.text) is not None
+
+
+@_kind("Use exactly {count} words.", count="count")
+def words_exactly(answer: AnswerText, count: int) -> bool:
+    """The number of words is `count`."""
+    return len(answer.words) == count
+
+
+@_kind("Use at least {count} words.", count="count")
+def words_at_least(answer: AnswerText, count: int) -> bool:
+    """The number of words is `count` or more."""
+    return len(answer.words) >= count
+
+
+@_kind("Use at most {count} words.", count="count")
+def words_at_most(answer: AnswerText, count: int) -> bool:
+    """The number of words is `count` or less."""
+    return len(answer.words) <= count
+
+
+@_kind("Write exactly {count} lines.", count="count")
+def lines_exactly(answer: AnswerText, count: int) -> bool:
+    """The number of lines that count is `count`."""
+    return len(answer.lines) == count
+
+
+@_kind('Write exactly {count} bullet points, lines that begin with "- ".', count="count")
+def bullets_exactly(answer: AnswerText, count: int) -> bool:
+    """The number of bullets is `count`. Other lines may stand between them."""
+    bullets = [line for line in answer.lines if line.startswith("- ")]
+    return len(bullets) == count
+
+
+@_kind('Write nothing but a numbered list of {count} lines: "1. ", "2. " and so on.', count="count")
+def numbered_list(answer: AnswerText, count: int) -> bool:
+    """There are `count` lines; line n begins with n, a full stop and a space, and holds a word."""
+    if len(answer.lines) != count:
+        return False
+    for number, line in enumerate(answer.lines, 1):
+        if not line.startswith(f"{number}. ") or not has_letter(line):
+            return False
+    return True
+
+
+@_kind("Write exactly {count} sentences.", count="count")
+def sentences_exactly(answer: AnswerText, count: int) -> bool:
+    """The number of sentences is `count`."""
+    return len(answer.sentences) == count
+
+
+@_kind("Write exactly {count} paragraphs, with an empty line between them.", count="count")
+def paragraphs_exactly(answer: AnswerText, count: int) -> bool:
+    """The number of paragraphs is `count`."""
+    return answer.paragraph_count == count
+
+
+@_kind("Use the words {words}.", words="words")
+def contains_words(answer: AnswerText, words: list[str]) -> bool:
+    """Every one of `words` is a word of the answer."""
+    return {word.casefold() for word in words} <= set(answer.words)
+
+
+@_kind('Use the word "{word}" at least {count} times.', word="word", count="count")
+def word_at_least(answer: AnswerText, word: str, count: int) -> bool:
+    """`word` is `count` or more of the answer's words."""
+    return answer.words.count(word.casefold()) >= count
+
+
+@_kind('Use the word "{word}" exactly {count} times.', word="word", count="count")
+def word_exactly(answer: AnswerText, word: str, count: int) -> bool:
+    """`word` is `count` of the answer's words."""
+    return answer.words.count(word.casefold()) == count
+
+
+@_kind('Do not use the word "{word}".', word="word")
+def avoids_word(answer: AnswerText, word: str) -> bool:
+    """`word` is none of the answer's words."""
+    return word.casefold() not in answer.words
+
+
+@_kind('Do not use the letter "{letter}".', letter="letter")
+def avoids_letter(answer: AnswerText, letter: str) -> bool:
+    """`letter` stands nowhere in the answer, in upper or lower case."""
+    return letter.casefold() not in answer.text.casefold()
+
+
+@_kind('Begin with the words "{words}".', words="phrase")
+def begins_with(answer: AnswerText, words: str) -> bool:
+    """The first words of the answer are those of `words`."""
+    first = [word.casefold() for word in words_of(words)]
+    return answer.words[: len(first)] == first
+
+
+@_kind('End with the words "{words}".', words="phrase")
+def ends_with(answer: AnswerText, words: str) -> bool:
+    """The last words of the answer are those of `words`."""
+    last = [word.casefold() for word in words_of(words)]
+    return answer.words[-len(last) :] == last
+
+
+@_kind("Write everything in lower case.")
+def lower_case(answer: AnswerText) -> bool:
+    """There is a letter, and none that has a lower case of its own."""
+    return has_letter(answer.text) and answer.text.lower() == answer.text
+
+
+@_kind("Write everything in upper case.")
+def upper_case(answer: AnswerText) -> bool:
+    """There is a letter, and none that has an upper case of its own."""
+    return has_letter(answer.text) and answer.text.upper() == answer.text
+
+
+@_kind("Use no commas.")
+def no_commas(answer: AnswerText) -> bool:
+    """The character `,` stands nowhere in the answer."""
+    return "," not in answer.text
+
+
+@_kind('Begin each line with the letter "{letter}".', letter="letter")
+def lines_begin_with(answer: AnswerText, letter: str) -> bool:
+    """The first letter of every line is `letter`, in upper or lower case. A bullet's dash is no letter."""
+    return bool(answer.lines) and all(first_letter(line) == letter.casefold() for line in answer.lines)
+
+
+@_kind('Write one line for each letter of "{word}": the first letters of the lines spell it.', word="word")
+def acrostic(answer: AnswerText, word: str) -> bool:
+    """The first letters of the lines are those of `word`, in order, in upper or lower case."""
+    letters = [char.casefold() for char in word if char.isalpha()]
+    return [first_letter(line) for line in answer.lines] == letters
+
+
+@_kind("Use at most {count} words in each line.", count="count")
+def line_words_at_most(answer: AnswerText, count: int) -> bool:
+    """No line has more than `count` words."""
+    return all(len(words_of(line)) <= count for line in answer.lines)
+
+
+@_kind("Use no word of more than {count} letters.", count="count")
+def word_letters_at_most(answer: AnswerText, count: int) -> bool:
+    """No word has more than `count` letters. Hyphens and apostrophes are no letters."""
+    return all(sum(map(str.isalpha, word)) <= count for word in words_of(answer.text))
+
+
+@_kind("Put all words in alphabetical order.")
+def words_alphabetical(answer: AnswerText) -> bool:
+    """No word comes before the word on its left in the order of the letters' code points, without regard to case."""
+    return all(left <= right for left, right in zip(answer.words, answer.words[1:]))
+
+
+@_kind("Use no word twice.")
+def no_repeated_words(answer: AnswerText) -> bool:
+    """No two words are the same."""
+    return len(set(answer.words)) == len(answer.words)
+
+
+@_kind("Put the whole answer in double quotes, and use no others.")
+def quoted(answer: AnswerText) -> bool:
+    """The answer begins and ends with a double quote, and has no other."""
+    is_enclosed = len(answer.text) >= 2 and answer.text[0] == '"' == answer.text[-1]
+    return is_enclosed and answer.text.count('"') == 2
+
+
+@_kind("Answer with one JSON object that has exactly the keys {fields}.", fields="fields")
+def json_object(answer: AnswerText, fields: dict[str, str]) -> bool:
+    """The whole answer is one JSON object with these keys, each once, and values of these kinds."""
+    found = read_json(answer.text)
+    if type(found) is not dict or found.keys() != fields.keys():
+        return False
+    return all(FIELDS[kind][1](found[key]) for key, kind in fields.items())
+
+
+def read_json(text: str) -> object:
+    """Return what a JSON text holds, with 0 for every number; None for what is none, or nested deeper than needed.
+
+    Numbers are not computed, however long they are. NaN, infinities and keys that stand twice are no JSON here.
+    """
+    if _is_deeper_than(text, MOST_DEPTH):
+        return None
+    try:
+        return json.loads(
+            text,
+            parse_int=lambda digits: 0,
+            parse_float=lambda digits: 0.0,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_object_of,
+        )
+    except ValueError:
+        return None
+
+
+def _is_deeper_than(text: str, most: int) -> bool:
+    """Tell whether brackets are open within one another more than `most` deep, strings aside."""
+    depth = 0
+    for bracket in _BRACKET.finditer(_JSON_STRING.sub("", text)):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > most:
+            return True
+    return False
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def _object_of(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A kind of constraint with its values."""
+
+    kind: Kind
+    values: Mapping[str, object]
+
+    def is_satisfied_by(self, answer: AnswerText) -> bool:
+        return self.kind.check(answer, **self.values)
+
+    def describe(self, sentence: str | None = None) -> str:
+        """Return the sentence that states this in a prompt. sentence: another than the kind's, with the same names."""
+        shown = {name: _shown(value) for name, value in self.values.items()}
+        return (sentence or self.kind.sentence).format(**shown)
+
+
+def _shown(value):
+    if isinstance(value, list):
+        quoted_words = [f'"{word}"' for word in value]
+        return _joined(quoted_words)
+    if isinstance(value, dict):
+        keys = [f'"{key}" ({FIELDS[kind][0]})' for key, kind in value.items()]
+        return _joined(keys)
+    return value
+
+
+def _joined(parts):
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def read_constraints(column: str) -> tuple[Constraint, ...]:
+    """Return the constraints that a row's column `constraints` states.
+
+    column: JSON text, a list of objects, each with a `kind` and that kind's values, such as
+    [{"kind": "words_exactly", "count": 20}]. Raises UserError for anything else.
+    """
+    if not isinstance(column, str):
+        raise UserError(f"The column 'constraints' holds {column!r:.80}: write JSON text such as {_EXAMPLE}.")
+    return _read_column(column)
+
+
+@lru_cache(maxsize=4096)  # a group's completions share a row, and every step's monitor reads the same rows
+def _read_column(column: str) -> tuple[Constraint, ...]:
+    try:
+        items = json.loads(column)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"The column 'constraints' holds {column!r:.80}, which is no JSON text ({first_line(error)}): write a list "
+            f"such as {_EXAMPLE}."
+        ) from error
+    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
+        raise UserError(f"The column 'constraints' holds {column!r:.80}: write a list of objects such as {_EXAMPLE}.")
+    return tuple(map(_read_constraint, items))
+
+
+def _read_constraint(item: dict) -> Constraint:
+    name = item.get("kind")
+    if not isinstance(name, str) or name not in KINDS:
+        hint = did_you_mean(name, KINDS) if isinstance(name, str) else ""
+        raise UserError(f"There is no kind of constraint {name!r:.60}{hint}: choose {', '.join(KINDS)}.")
+    kind = KINDS[name]
+    values = {key: value for key, value in item.items() if key != "kind"}
+    if values.keys() != kind.values.keys():
+        needed = ", ".join(kind.values) or "none"
+        given = ", ".join(values) or "none"
+        raise UserError(f"The constraint '{name}' needs these values: {needed}; it has: {given:.80}.")
+    for key, value in values.items():
+        is_valid, description = _VALUES[kind.values[key]]
+        if not is_valid(value):
+            raise UserError(f"The constraint '{name}' has {key} = {value!r:.60}: write {description}.")
+    return Constraint(kind, values)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an answer earns, and the names of the constraints that it breaks.
+
+    value: 1 where it breaks none. reason: why the value is less; empty for 1.
+    """
+
+    value: float
+    broken: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_correct(self) -> bool:
+        return self.value == 1.0
+
+
+def judge_constraints(completion: str | list[dict], column: str, finish_reason: str = "stop") -> Judgement:
+    """Judge the final channel of a completion by the constraints in a row's column.
+
+    An answer that satisfies all of them earns 1. Another one earns half the share that it satisfies of those that are
+    no guards. It earns nothing if it breaks a guard, was cut off, or has no word. Raises UserError for a column that
+    is malformed.
+    """
+    constraints = read_constraints(column)
+    if finish_reason != "stop":
+        return Judgement(0.0, reason="it was cut off")
+    answer = AnswerText.of(completion)
+    if not has_letter(answer.text):
+        return Judgement(0.0, reason="it has no word")
+    guards = [constraint for constraint in constraints if constraint.kind.is_guard]
+    broken = _broken(guards, answer)
+    if broken:
+        return Judgement(0.0, broken, _reason(broken))
+    others = [constraint for constraint in constraints if not constraint.kind.is_guard]
+    broken = _broken(others, answer)
+    if broken:
+        share = 1 - len(broken) / len(others)
+        return Judgement(PARTIAL * share, broken, _reason(broken))
+    return Judgement(1.0)
+
+
+def _broken(constraints: Sequence[Constraint], answer: AnswerText) -> tuple[str, ...]:
+    return tuple(constraint.kind.name for constraint in constraints if not constraint.is_satisfied_by(answer))
+
+
+def _reason(broken):
+    return f"breaks {', '.join(broken)}"
+
+
+@register_reward(value_range=(0.0, 1.0), needs=("constraints",), pays_correctness=True)
+def instruction_constraints(
+    prompts: Sequence,
+    completions: Sequence,
+    constraints: Sequence[str],
+    finish_reasons: Sequence[str] | None = None,
+    **_,
+) -> list[float]:
+    """Pay 1 for an answer that satisfies every constraint of its row, and at most half of that for any other.
+
+    constraints: for each completion, JSON text as `read_constraints` reads it. See `judge_constraints`.
+    """
+    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    judgements = [judge_constraints(*answer) for answer in zip(completions, constraints, finish_reasons, strict=True)]
+    return [judgement.value for judgement in judgements]

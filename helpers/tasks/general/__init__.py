@@ -1,0 +1,1 @@
+"""The general task: write a text that satisfies instructions which code can verify."""
