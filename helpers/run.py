@@ -12,9 +12,8 @@ from pathlib import Path
 from helpers.display import text_table
 from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
 from helpers.profiles import get_profile
-from helpers.rewards.registry import list_presets, list_rewards
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
-from helpers.tasks import get_task, known_options, list_tasks
+from helpers.tasks import get_task, known_options, list_presets, list_rewards, list_tasks
 from helpers.tasks.choosing import choose_rewards
 from helpers.tasks.frozen import frozen_digests
 

@@ -1,7 +1,32 @@
 """Reads answers and scores them. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
+from helpers.rewards import preference, presets  # noqa: F401  (these register rewards)
+from helpers.rewards.answers import boxed_number, last_box, read_number
 from helpers.rewards.code import extract_code
-from helpers.rewards.math import boxed_integer, math_answer
+from helpers.rewards.lint import lint_rewards
+from helpers.rewards.registry import (
+    Reward,
+    get_reward,
+    list_presets,
+    list_rewards,
+    register_preset,
+    register_reward,
+    reward_preset,
+)
 from helpers.rewards.text import text_of
 
-__all__ = ["boxed_integer", "extract_code", "math_answer", "text_of"]
+__all__ = [
+    "Reward",
+    "boxed_number",
+    "extract_code",
+    "get_reward",
+    "last_box",
+    "lint_rewards",
+    "list_presets",
+    "list_rewards",
+    "read_number",
+    "register_preset",
+    "register_reward",
+    "reward_preset",
+    "text_of",
+]

@@ -7,9 +7,8 @@ options is a class: derive it from `Reward`, and its instances are the functions
 import functools
 import inspect
 import math
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -51,19 +50,10 @@ class RewardSpec:
     origin: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _Preset:
-    """Rewards and their weights, and the module that registered them."""
-
-    rewards: tuple[tuple[str, float], ...]
-    module: str
-
-
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-# A module that is reloaded, as a notebook's autoreload does it, runs with its old globals: what is registered stays.
-_REWARDS: dict[str, RewardSpec] = globals().get("_REWARDS", {})
-_PRESETS: dict[str, _Preset] = globals().get("_PRESETS", {})
+_REWARDS: dict[str, RewardSpec] = {}
+_PRESETS: dict[str, tuple[tuple[str, float], ...]] = {}
 
 
 def register_reward(
@@ -254,35 +244,25 @@ def list_rewards() -> list[RewardSpec]:
 
 
 def register_preset(name: str, rewards: Sequence[tuple[str, float]]) -> None:
-    """Make a list of (reward name, weight) known by a name. The module that registered it may do so again.
+    """Make a list of (reward name, weight) known by a name. The same list may be registered again.
 
     Raises UserError for a name that is taken, an unknown or repeated reward, one that has options it needs, a weight
-    that is no finite number, and unless a right answer outweighs everything else: the weights, times the spans of the
-    ranges, of the rewards that pay for correctness must be more than those of the others together.
+    that is no finite number, and unless a reward that pays for correctness has a weight above 0.
     """
-    module = sys._getframe(1).f_globals.get("__name__", "")
-    if name in _PRESETS and _PRESETS[name].module != module:
-        raise UserError(f"There is a preset '{name}' already: choose another name.")
     pairs = _check_pairs(name, rewards)
+    if _PRESETS.get(name, pairs) != pairs:
+        raise UserError(f"There is a preset '{name}' already: choose another name.")
     names = [reward for reward, _ in pairs]
     if len(set(names)) < len(names):
         raise UserError(f"Preset '{name}' names a reward twice: {', '.join(names)}.")
-    correctness = 0.0
-    others = 0.0
+    pays_correctness = False
     for reward, weight in pairs:
         spec = reward_spec(reward)
         _check_options(spec, {})
-        low, high = spec.value_range
-        if spec.pays_correctness:
-            correctness += weight * (high - low)
-        else:
-            others += abs(weight) * (high - low)
-    if correctness <= others:
-        raise UserError(
-            f"Preset '{name}' pays at most {correctness:g} for a right answer and {others:g} for everything else: "
-            "give a reward for correctness more weight."
-        )
-    _PRESETS[name] = _Preset(pairs, module)
+        pays_correctness = pays_correctness or (spec.pays_correctness and weight > 0)
+    if not pays_correctness:
+        raise UserError(f"Preset '{name}' has no reward that pays for correctness: whatever else pays is learned.")
+    _PRESETS[name] = pairs
 
 
 def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
@@ -298,13 +278,18 @@ def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple
 
 def list_presets() -> dict[str, tuple[tuple[str, float], ...]]:
     """Return preset -> its rewards and their weights."""
-    return {name: preset.rewards for name, preset in _PRESETS.items()}
+    return dict(_PRESETS)
 
 
-def reward_preset(name: str) -> tuple[list[RewardFunction], list[float]]:
-    """Return the reward functions of a preset and their weights. Raises UserError for an unknown name."""
+def reward_preset(
+    name: str, options: Mapping[str, Mapping[str, object]] | None = None
+) -> tuple[list[RewardFunction], list[float]]:
+    """Return the reward functions of a preset and their weights.
+
+    options: reward name -> options of that reward. Raises UserError for an unknown name, and as `get_reward`.
+    """
     _check_known("preset", name, _PRESETS)
-    pairs = _PRESETS[name].rewards
-    functions = [get_reward(reward) for reward, _ in pairs]
-    weights = [weight for _, weight in pairs]
+    options = options or {}
+    functions = [get_reward(reward, **options.get(reward, {})) for reward, _ in _PRESETS[name]]
+    weights = [weight for _, weight in _PRESETS[name]]
     return functions, weights

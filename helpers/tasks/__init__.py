@@ -1,16 +1,30 @@
-"""What can be learned: each task has its prompts, rewards and grades."""
+"""What can be learned: each task has its prompts, rewards and grades.
+
+Importing this also registers the rewards that belong to a task, so the lists of rewards are complete from here.
+"""
 
 import inspect
 from collections.abc import Callable
 from importlib import import_module
 
+from helpers.rewards.registry import list_presets, list_rewards, reward_preset
 from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.tasks.code.task import CodeTask
 from helpers.tasks.custom import CustomTask
+from helpers.tasks.general.task import GeneralTask
 from helpers.tasks.math.task import MathTask
+from helpers.tasks.matmul import rewards  # noqa: F401  (registers them)
 from helpers.tasks.matmul.task import MatmulTask
+from helpers.tasks.reasoning.task import ReasoningTask
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Task
 
-_TASKS: dict[str, Callable[..., Task]] = {"matmul": MatmulTask, "math": MathTask}
+_TASKS: dict[str, Callable[..., Task]] = {
+    "matmul": MatmulTask,
+    "math": MathTask,
+    "code": CodeTask,
+    "general": GeneralTask,
+    "reasoning": ReasoningTask,
+}
 
 
 def get_task(name: str, **options) -> Task:
@@ -64,14 +78,20 @@ __all__ = [
     "CORRECT",
     "REFUSED",
     "UNJUDGED",
+    "CodeTask",
     "CustomTask",
+    "GeneralTask",
     "Grade",
     "MathTask",
     "MatmulTask",
     "Measure",
+    "ReasoningTask",
     "Task",
     "get_task",
     "known_options",
+    "list_presets",
+    "list_rewards",
     "list_tasks",
     "register_task",
+    "reward_preset",
 ]

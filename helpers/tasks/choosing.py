@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from helpers.rewards.calling import name_of
-from helpers.rewards.registry import get_reward, list_presets, list_rewards, reward_preset
+from helpers.rewards.registry import get_reward, list_presets, list_rewards
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks.task import Task
 
@@ -25,10 +25,12 @@ def choose_rewards(text: str, task: Task) -> Chosen:
     if not text.strip():
         return list(task.reward_funcs), list(task.reward_weights)
     own = {name_of(function): function for function in task.reward_funcs}
-    if text.strip() in list_presets() and text.strip() not in own:
-        functions, weights = reward_preset(text.strip())
+    if text.strip() in list_presets():
+        pairs = list_presets()[text.strip()]
     else:
-        functions, weights = _parse(text, own)
+        pairs = _parse(text)
+    functions = [_find(name, own) for name, _ in pairs]
+    weights = [weight for _, weight in pairs]
     names = [name_of(function) for function in functions]
     for name in names:
         if names.count(name) > 1:
@@ -50,17 +52,17 @@ def check_columns(names: Sequence[str], task: Task) -> None:
             )
 
 
-def _parse(text: str, own: dict[str, Callable]) -> Chosen:
-    functions = []
-    weights = []
+def _parse(text: str) -> list[tuple[str, float]]:
+    """Return (name, weight) of each reward in a text."""
+    pairs = []
     for part in text.split(","):
         name, equals, weight = (piece.strip() for piece in part.partition("="))
-        functions.append(_find(name, own))
-        weights.append(_weight(name, weight) if equals else 1.0)
-    return functions, weights
+        pairs.append((name, _weight(name, weight) if equals else 1.0))
+    return pairs
 
 
 def _find(name: str, own: dict[str, Callable]) -> Callable:
+    """Return a reward function: of the task's own, which share what they judge with, before all others."""
     if ":" in name:
         return _import_reward(name)
     if name in own:

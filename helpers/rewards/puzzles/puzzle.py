@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from helpers.rewards.math import last_box
+from helpers.rewards.answers import last_box
 from helpers.rewards.text import text_of
 from helpers.runtime import UserError
 

@@ -4,7 +4,8 @@ import json
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.programs import NOT_ALLOWED, CodeCorrectness, Verdict
+from helpers.rewards.programs import NOT_ALLOWED, Verdict
+from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
 from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, Case, Parameters, Spec, example_text
 from helpers.tasks.drawing import draw_dataset, make_row
@@ -32,9 +33,9 @@ class CodeTask(Task):
 
     def __init__(self, level: str = "os", workers: int | None = None):
         self.level = level
-        self.correctness = CodeCorrectness(level=level, workers=workers)
-        self.reward_funcs = [self.correctness]
-        self.reward_weights = [1.0]
+        options = {"code_correctness": {"level": level, "workers": workers}}
+        self.reward_funcs, self.reward_weights = reward_preset("code", options)
+        self.correctness = self.reward_funcs[0]
 
     def close(self) -> None:
         self.correctness.close()

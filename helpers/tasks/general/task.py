@@ -3,7 +3,8 @@
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.constraints import instruction_constraints, judge_constraints
+from helpers.rewards.constraints import judge_constraints
+from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import draw_dataset, make_row
 from helpers.tasks.general.instructions import PROBE_WORDINGS, WORDINGS, draw_instructions
@@ -26,8 +27,7 @@ class GeneralTask(Task):
     splits = (*SPLITS, PROBE)
 
     def __init__(self):
-        self.reward_funcs = [instruction_constraints]
-        self.reward_weights = [1.0]
+        self.reward_funcs, self.reward_weights = reward_preset("general")
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
         """Draw prompts. Beside the usual columns: constraints (JSON text, see `rewards.constraints`) and answer.

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from helpers.rewards.answers import boxed_number, right_number
-from helpers.rewards.math import math_answer
+from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import draw_dataset, make_row
@@ -37,8 +37,7 @@ class MathTask(Task):
         if not isinstance(depth, int) or not 2 <= depth <= MOST_STEPS - 2:
             raise UserError(f"depth must be a whole number from 2 to {MOST_STEPS - 2}; got {depth!r}.")
         self.depth = depth
-        self.reward_funcs = [math_answer]
-        self.reward_weights = [1.0]
+        self.reward_funcs, self.reward_weights = reward_preset("math")
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
         """Draw problems. Beside the usual columns: answer, the integer as text, and depth, the number of steps."""

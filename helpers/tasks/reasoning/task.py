@@ -4,10 +4,11 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 
-from helpers.rewards.puzzles.countdown import Countdown, countdown
-from helpers.rewards.puzzles.knights import KnightsAndKnaves, knights_and_knaves
-from helpers.rewards.puzzles.order import StepOrder, step_order
+from helpers.rewards.puzzles.countdown import Countdown
+from helpers.rewards.puzzles.knights import KnightsAndKnaves
+from helpers.rewards.puzzles.order import StepOrder
 from helpers.rewards.puzzles.puzzle import Puzzle, box_of
+from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import draw_dataset, make_row
 from helpers.tasks.reasoning import countdown as countdown_puzzles
@@ -61,8 +62,7 @@ class ReasoningTask(Task):
     watch_copies = False  # answers are short, and many puzzles of knights have the same
 
     def __init__(self):
-        self.reward_funcs = [countdown, knights_and_knaves, step_order]
-        self.reward_weights = [1.0, 1.0, 1.0]
+        self.reward_funcs, self.reward_weights = reward_preset("reasoning")
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
         """Draw puzzles. Beside the usual columns: kind, answer (what a right box holds) and the rewards' columns."""
