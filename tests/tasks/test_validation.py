@@ -31,7 +31,7 @@ def test_a_digest_is_of_every_value():
 def test_a_task_as_it_should_be(name):
     found = validate_data(get_task(name))
     assert found[0].startswith("No prompt is in two splits (train 64, monitor 64, confirm 64, probe 64")
-    assert found[1:] == ["256 reference answers are graded as correct.", "The rows have the digests that were frozen."]
+    assert found[1:] == ["64 reference answers are graded as correct.", "The rows have the digests that were frozen."]
 
 
 def test_other_options_are_other_data():
