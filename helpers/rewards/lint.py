@@ -191,19 +191,19 @@ class _Lint:
                 self._values(f"{probe} ({length:,})", [long_text(parts, length)] * len(self.rows))
                 return None
             if shorter_times is not None:
-                worst = self._report_growth(probe, length, times, shorter_times)
-                if worst:
+                if self._report_growth(probe, length, times, shorter_times):
                     return LENGTHS[number - 1]
             shorter_times = times
         return LENGTHS[-1]
 
     def _time(self, function: Callable, text: str) -> float | None:
         """Return the seconds that a reward takes for one completion, the best of three; None if it raises."""
+        arguments = _arguments(self.rows[:1], [text])
         best = math.inf
         for _ in range(3):
             started = time.perf_counter()
             try:
-                function(**_arguments(self.rows[:1], [text]))
+                function(**arguments)
             except Exception:
                 return None
             best = min(best, time.perf_counter() - started)
