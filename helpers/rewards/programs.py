@@ -5,6 +5,7 @@ results are compared here.
 """
 
 import atexit
+import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -55,11 +56,13 @@ class Verdict:
 
     outcome: "correct"; "wrong": a result is; "error": it gave no result; "not allowed": it needs something harmless
     that the sandbox does not offer; "refused": it reached for what could do the work for it; "unjudged": the sandbox
-    itself failed. reason: one sentence, empty if correct.
+    itself failed. reason: one sentence, empty if correct. behaviour: a text that is equal where two programs did the
+    same on the same tests, right or wrong.
     """
 
     outcome: str
     reason: str = ""
+    behaviour: str = ""
 
     @property
     def correct(self) -> bool:
@@ -100,34 +103,44 @@ class HiddenTests:
             raise UserError("A row's tests need cases: a list with the list of arguments of each call.")
         if results is not None and (not isinstance(results, list) or len(results) != len(cases)):
             raise UserError(f"A row's tests need one result for each case: there are {len(cases)} cases.")
-        if name and name not in PROPERTIES:
+        if name and (not isinstance(name, str) or name not in PROPERTIES):
             hint = did_you_mean(str(name), PROPERTIES)
             raise UserError(f"There is no property '{name}'{hint}: choose {', '.join(PROPERTIES)}.")
         if results is None and not name:
             raise UserError("A row's tests need results, or the name of a property.")
-        return cls(cases, results, name, float(tests.get("tolerance", 0.0)))
+        tolerance = tests.get("tolerance", 0.0)
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
+            raise UserError(f"The tolerance in a row's tests must be at least 0 and below 1; got {tolerance!r:.40}.")
+        return cls(cases, results, name, float(tolerance))
 
     def judge(self, outcome: Outcome) -> Verdict:
         """Return the verdict on the outcome of a run."""
         if not outcome.answered:
-            return Verdict(_OUTCOMES.get(outcome.status, ERROR), outcome.reason)
+            return Verdict(_OUTCOMES.get(outcome.status, ERROR), outcome.reason, outcome.status.value)
         try:
             found = case_results(outcome.bytes, len(self.cases))
         except ValueError as error:
-            return Verdict(REFUSED, str(error))
+            return Verdict(REFUSED, str(error), Status.BROKE_PROTOCOL.value)
+        behaviour = hashlib.sha256(outcome.bytes).hexdigest()
         verdicts = [self._judge_case(number, result) for number, result in enumerate(found)]
         faults = [verdict for verdict in verdicts if not verdict.correct]
         if not faults:
-            return Verdict(CORRECT)
+            return Verdict(CORRECT, behaviour=behaviour)
         reason = f"{faults[0].reason} ({len(faults)} of {len(verdicts)} hidden tests fail)"
-        return Verdict(faults[0].outcome, reason)
+        return Verdict(faults[0].outcome, reason, behaviour)
 
     def _judge_case(self, number: int, result: CaseResult) -> Verdict:
+        if result.raised:
+            return Verdict(ERROR, f"it raised {result.fault}")
         if result.fault:
-            return Verdict(ERROR, f"it raised {result.fault}") if result.raised else Verdict(WRONG, result.fault)
-        if self.results is not None and not is_same(result.value, self.results[number], self.tolerance):
+            return Verdict(WRONG, result.fault)
+        return self.judge_value(number, result.value)
+
+    def judge_value(self, number: int, value: object) -> Verdict:
+        """Return the verdict on one plain value as the result of case `number`."""
+        if self.results is not None and not is_same(value, self.results[number], self.tolerance):
             return Verdict(WRONG, "wrong result")
-        if self.property and not PROPERTIES[self.property](self.cases[number], result.value):
+        if self.property and not PROPERTIES[self.property](self.cases[number], value):
             return Verdict(WRONG, f"the result is no {self.property.replace('_', ' ')}")
         return Verdict(CORRECT)
 
@@ -204,7 +217,7 @@ class CodeCorrectness(Reward):
         self._judge_new(present)
         for key in present:
             self._remembered.move_to_end(key)
-        no_program = Verdict(ERROR, NO_PROGRAM)
+        no_program = Verdict(ERROR, NO_PROGRAM, "no program")
         return [no_program if key is None else self._remembered[key] for key in keys]
 
     def close(self) -> None:

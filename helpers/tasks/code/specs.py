@@ -223,7 +223,7 @@ def _different_numbers(rng, size, parameters):
 
 def _coins(rng, size, parameters):
     coins = sorted(rng.sample((1, 2, 3, 4, 5, 7, 9, 10), rng.randint(1, 3)))
-    return [coins, rng.randint(1, 5 * size)]
+    return [coins, rng.randint(1, 16)]  # the recursion without a memory is right, too
 
 
 #: Edge cases of functions of one list of integers: empty, one element, duplicates, negatives, in both orders.
@@ -495,13 +495,13 @@ SPECS: dict[str, Spec] = {
         "text",
         Wordings(
             seen=(
-                "Read a text of digits in base {base} (small letters above 9) as an integer.",
+                "Read a text of digits in base {base} (small letters above 9) as an integer; no digits mean 0.",
                 "Return the integer that a text stands for in base {base}; the empty text is 0.",
-                "Convert a numeral in base {base}, with small letters above 9, to an integer.",
+                "Convert a numeral in base {base}, with small letters above 9, to an integer; '' is 0.",
             ),
             unseen=(
-                "The text is a number written in base {base}, lower case. Which integer is it?",
-                "Compute the value of lower-case digits in base {base}.",
+                "The text is a number written in base {base}, lower case. Which integer is it? An empty text is 0.",
+                "Compute the value of lower-case digits in base {base}, 0 if there are none.",
             ),
         ),
         lambda rng, size, parameters: [_text(rng, size, "0123456789abcdef"[: parameters["base"]])],
@@ -807,8 +807,8 @@ SPECS: dict[str, Spec] = {
                 "Term 0 is {a}, term 1 is {b}, and any two neighbours add up to the next. Compute term n.",
             ),
         ),
-        lambda rng, size, parameters: [rng.randint(4, 4 * size)],
-        ([0], [1], [2], [3], [50], [90]),
+        lambda rng, size, parameters: [rng.randint(4, 24)],  # the recursion without a memory is right, too
+        ([0], [1], [2], [3], [25]),
         {"a": (0, 1, 2, 3), "b": (1, 2, 4, 5, 7)},
     ),
     "longest_rise": Spec(
@@ -1028,8 +1028,8 @@ PROBE_SPECS: dict[str, Spec] = {
             ),
             unseen=("Return the list of {edge} times the binomial coefficients of n over 0, 1, ..., n.",),
         ),
-        lambda rng, size, parameters: [rng.randint(2, 2 * size)],
-        ([0], [1], [20], [30]),
+        lambda rng, size, parameters: [rng.randint(2, 11)],
+        ([0], [1], [12], [14]),
         {"edge": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)},
     ),
     "life_step": Spec(
@@ -1038,8 +1038,8 @@ PROBE_SPECS: dict[str, Spec] = {
         Wordings(
             seen=(
                 "Return the next generation of Conway's game of life. Cells are 0 or 1; outside all are 0.",
-                "In a grid of 0 and 1, with 0 outside, a cell is 1 next if just 3 of its 8 neighbours are 1, or 2 and it is "
-                "1 now. Return the new grid.",
+                "In a grid of 0 and 1, with 0 outside, a cell is 1 next if just 3 of its 8 neighbours are 1, or 2 and "
+                "it is 1 now. Return the new grid.",
             ),
             unseen=("Apply one step of the game of life to a grid of 0 and 1 that is surrounded by 0.",),
         ),
@@ -1070,7 +1070,7 @@ PROBE_SPECS: dict[str, Spec] = {
             unseen=("Pay amount with as few coins as you can and return their number, or -1 if it cannot be paid.",),
         ),
         _coins,
-        ([[1], 0], [[2], 3], [[5], 5], [[1, 3, 4], 6], [[], 0], [[], 7], [[2, 10], 8], [[1, 5, 10], 99], [[7], 6]),
+        ([[1], 0], [[2], 3], [[5], 5], [[1, 3, 4], 6], [[], 0], [[], 7], [[2, 10], 8], [[1, 5, 10], 29], [[7], 6]),
     ),
     "edit_distance": Spec(
         references.edit_distance,
@@ -1082,7 +1082,7 @@ PROBE_SPECS: dict[str, Spec] = {
             ),
             unseen=("How many edits (insert, delete, replace one letter) lead from a to b at least?",),
         ),
-        lambda rng, size, parameters: [_text(rng, size, "abc"), _text(rng, size, "abc")],
+        lambda rng, size, parameters: [_text(rng, min(size, 6), "abc"), _text(rng, min(size, 6), "abc")],
         (["", ""], ["", "abc"], ["abc", ""], ["abc", "abc"], ["abc", "acb"], ["ab", "bab"], ["kitten", "sitting"]),
     ),
     "count_islands": Spec(
@@ -1135,11 +1135,11 @@ PROBE_SPECS: dict[str, Spec] = {
         "n",
         Wordings(
             seen=(
-                "1 to n stand in a circle. Counting on from 1, every k-th drops out, k = {k}, until one is left: return that one.",
+                "1 to n stand in a circle. From 1 on, every k-th drops out, k = {k}, until one is left: return it.",
                 "Solve the Josephus problem for the people 1 to n and the step {k}: who remains?",
             ),
             unseen=(
-                "People 1, ..., n in a circle count to {k} again and again, and who says {k} leaves. Return the last one.",
+                "People 1, ..., n in a circle count to {k} again and again; who says {k} leaves. Return the last one.",
             ),
         ),
         lambda rng, size, parameters: [rng.randint(3, 8 * size)],

@@ -57,6 +57,18 @@ class CodeTask(Task):
         finish_reasons = [completion.finish_reason for completion in completions]
         return [_grade(verdict) for verdict in self.correctness.verdicts(messages, tests, finish_reasons)]
 
+    def behaviours(
+        self,
+        prompts: Sequence,
+        completions: Sequence,
+        tests: Sequence[str],
+        finish_reasons: Sequence[str] | None = None,
+        **_,
+    ) -> list[str | None]:
+        """Describe what each program does with the hidden cases, right or wrong. None: the sandbox failed."""
+        verdicts = self.correctness.verdicts(completions, tests, finish_reasons)
+        return [verdict.behaviour if verdict.judged else None for verdict in verdicts]
+
     def reference_answer(self, row: Row) -> str:
         return f"```python\n{row['answer']}\n```"
 

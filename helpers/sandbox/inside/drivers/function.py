@@ -6,6 +6,7 @@ nothing to compare itself with. Both ways the values travel as JSON, and only pl
 
 import json
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ def _report(program, arguments):
         name = _READ_CLASS_NAME(type(error))
         return json.dumps({_RAISED: name if type(name) is str else "an exception"})
     try:
-        return json.dumps({_RESULT: _Copy().of(result, MOST_DEPTH)})
+        return json.dumps({_RESULT: _Copy().of(result, MOST_DEPTH)}, sort_keys=True)
     except ValueError as error:
         return json.dumps({_NOT_PLAIN: str(error)})
 
@@ -78,7 +79,10 @@ class _Copy:
         self.characters_left = MOST_CHARACTERS
 
     def of(self, value: object, depth: int) -> object:
-        """Return the copy; a tuple becomes a list. Raises ValueError for anything else than a plain value."""
+        """Return the copy; a tuple becomes a list, and a Counter or a defaultdict a dictionary.
+
+        Raises ValueError for anything else than a plain value.
+        """
         self.values_left -= 1
         if depth == 0:
             raise ValueError("the result is nested too deeply")
@@ -95,7 +99,7 @@ class _Copy:
             return self._text(value)
         if kind is list or kind is tuple:
             return [self.of(part, depth - 1) for part in value]
-        if kind is dict:
+        if kind is dict or kind is Counter or kind is defaultdict:
             return self._dictionary(value, depth)
         raise ValueError("the result is neither None, a bool, an int, a float, a str, a list, a tuple nor a dict")
 
@@ -117,7 +121,7 @@ class _Copy:
 
     def _dictionary(self, value, depth):
         copy = {}
-        for key, part in value.items():
+        for key, part in dict.items(value):
             if type(key) is not str:
                 raise ValueError("a key in the result is no str")
             copy[self._text(key)] = self.of(part, depth - 1)

@@ -1,0 +1,187 @@
+"""The functions of the code task: right by a second implementation, and tested so that wrong ones show."""
+
+import copy
+import json
+import random
+from dataclasses import replace
+from itertools import product
+from string import Formatter
+
+import pytest
+
+from helpers.rewards.programs import CodeCorrectness, HiddenTests, is_same, judge_programs, self_test
+from helpers.sandbox import SOLVE, Sandbox
+from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, example_text
+from helpers.tasks.code.task import CodeTask
+from tests.tasks.code import mutants, solvers
+
+CASES = 200
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(drivers=(SOLVE,)) as sandbox:
+        self_test(sandbox)
+        yield sandbox
+
+
+def parameter_sets(spec):
+    names = list(spec.parameters)
+    return [dict(zip(names, values)) for values in product(*spec.parameters.values())]
+
+
+def hidden_tests(spec, cases, parameters):
+    """The tests of these cases, as a row of the data set has them."""
+    results = None if spec.property else [spec.result(case, parameters) for case in cases]
+    return HiddenTests(cases, results, spec.property, spec.tolerance)
+
+
+def test_there_are_enough_functions():
+    assert len(SPECS) >= 32 and len(PROBE_SPECS) >= 8 and not set(SPECS) & set(PROBE_SPECS)
+    assert all(spec.reference.__name__ == name for name, spec in ALL_SPECS.items())
+    sentences = [sentence for spec in ALL_SPECS.values() for sentence in spec.wordings.all]
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_every_sentence_names_every_parameter():
+    """A function that depends on what the prompt leaves out cannot be written."""
+    for spec in ALL_SPECS.values():
+        for sentence in spec.wordings.all:
+            fields = {field for _, field, _, _ in Formatter().parse(sentence) if field}
+            assert fields == set(spec.parameters), sentence
+
+
+@pytest.mark.parametrize("name", ALL_SPECS)
+def test_a_second_implementation_agrees(name):
+    """A wrong reference would teach the wrong function, and pay for it."""
+    spec = ALL_SPECS[name]
+    solve = getattr(solvers, name)
+    rng = random.Random(f"second {name}")
+    for number, case in enumerate([*spec.edges, *(None for _ in range(CASES))]):
+        parameters = spec.draw_parameters(rng)
+        case = case or spec.draw(rng, (3, 6, 12)[number % 3], parameters)
+        before = copy.deepcopy(case)
+        result = spec.result(case, parameters)
+        assert case == before
+        if spec.property:
+            assert solve(result, *case, **parameters), (case, result)
+        else:
+            assert is_same(solve(*case, **parameters), result, spec.tolerance), (case, parameters, result)
+
+
+@pytest.mark.parametrize("name", [name for name, spec in ALL_SPECS.items() if spec.property])
+def test_a_property_is_what_its_second_implementation_says(name):
+    """A check that lets a wrong result pass, or that knows one right result of many, pays the wrong programs."""
+    spec = ALL_SPECS[name]
+    check = getattr(solvers, name)
+    rng = random.Random(name)
+    seen = set()
+    for number in range(400):
+        case = spec.draw(rng, 4, {})
+        right = spec.result(case, {})
+        if number % 2 and isinstance(right, list):
+            rng.shuffle(right)
+        elif number % 3 == 0 and isinstance(right, int):
+            right = rng.randrange(-1, len(case[0]) + 1)
+        passes = hidden_tests(spec, [case], {}).judge_value(0, right).correct
+        assert passes == check(right, *case), (case, right)
+        seen.add(passes)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("name", ALL_SPECS)
+def test_every_edge_and_every_draw_can_be_solved_for_all_parameters(name):
+    """A case that the reference fails on would fail everyone."""
+    spec = ALL_SPECS[name]
+    rng = random.Random(name)
+    for parameters in parameter_sets(spec):
+        visible = spec.draw_examples(rng, parameters)
+        cases = spec.draw_hidden(rng, parameters, visible)
+        assert len(cases) >= len(spec.edges) + 8 and cases[: len(spec.edges)] == list(spec.edges)
+        assert not any(case in cases for case in visible) and visible[0] != visible[1]
+        tests = hidden_tests(spec, cases, parameters)
+        for number, case in enumerate(cases):
+            assert tests.judge_value(number, spec.result(case, parameters)).correct
+            json.dumps(case, allow_nan=False)
+
+
+def few(parameters):
+    """The first and the last of the sets of parameters."""
+    return [parameters[0], parameters[-1]] if len(parameters) > 1 else parameters
+
+
+def wrong_programs(name, every_parameter):
+    """[(what it is, program text, tests)] for one function."""
+    spec = ALL_SPECS[name]
+    wrong = []
+    sets = parameter_sets(spec)
+    for parameters in sets if every_parameter else few(sets):
+        rng = random.Random(f"{name} {parameters}")
+        visible = spec.draw_examples(rng, parameters)
+        tests = hidden_tests(spec, spec.draw_hidden(rng, parameters, visible), parameters)
+        mutant = replace(spec, reference=getattr(mutants, name)).program(parameters)
+        known = [spec.result(case, parameters) for case in visible]
+        constant = f"def solve(*arguments):\n    return {known[0]!r}\n"
+        lines = [
+            f"    if list(arguments) == {case!r}:\n        return {right!r}\n" for case, right in zip(visible, known)
+        ]
+        hard_coded = "def solve(*arguments):\n" + "".join(lines) + f"    return {known[1]!r}\n"
+        nothing = "def solve(*arguments):\n    return None\n"
+        for kind, program in (
+            ("mutant", mutant),
+            ("constant", constant),
+            ("hard-coded", hard_coded),
+            ("nothing", nothing),
+        ):
+            wrong.append(((name, kind, str(parameters)), program, tests))
+    return wrong
+
+
+def paid(sandbox, programs):
+    verdicts = judge_programs(sandbox, [(program, tests) for _, program, tests in programs])
+    assert all(verdict.outcome in ("correct", "wrong", "error") for verdict in verdicts)
+    return [what for (what, _, _), verdict in zip(programs, verdicts) if verdict.correct]
+
+
+def test_wrong_programs_are_not_paid(sandbox):
+    """Tests without teeth would pay for an edge forgotten, for a constant, and for the visible examples."""
+    programs = [wrong for name in ALL_SPECS for wrong in wrong_programs(name, every_parameter=False)]
+    assert paid(sandbox, programs) == []
+
+
+@pytest.mark.slow
+def test_wrong_programs_are_not_paid_whatever_the_parameters(sandbox):
+    programs = [wrong for name in ALL_SPECS for wrong in wrong_programs(name, every_parameter=True)]
+    assert paid(sandbox, programs) == []
+
+
+def test_every_answer_is_correct_in_the_sandbox(sandbox):
+    """A right program that the policy refuses would be taught as wrong."""
+    items = []
+    for name, spec in ALL_SPECS.items():
+        for parameters in few(parameter_sets(spec)):
+            rng = random.Random(name)
+            cases = spec.draw_hidden(rng, parameters, spec.draw_examples(rng, parameters))
+            items.append((spec.program(parameters), hidden_tests(spec, cases, parameters)))
+    verdicts = judge_programs(sandbox, items)
+    assert [verdict.reason for verdict in verdicts if not verdict.correct] == []
+
+
+@pytest.mark.slow
+def test_every_answer_of_large_data_sets_is_correct():
+    task = CodeTask()
+    for split in task.splits:
+        rows = list(task.dataset(split, 500, seed=5))
+        answers = [task.reference_answer(row) for row in rows]
+        assert task.correctness(None, answers, tests=[row["tests"] for row in rows]) == [1.0] * len(rows)
+    task.close()
+
+
+def test_the_examples_in_a_prompt_are_python():
+    spec = SPECS["rotate_list"]
+    text = example_text(spec, [[1, 2, 3]], {"k": 1, "side": "left"})
+    assert text == "solve([1, 2, 3]) == [2, 3, 1]"
+    scope = {}
+    exec(spec.program({"k": 1, "side": "left"}), scope)
+    assert eval(text, scope)
+    assert isinstance(CodeTask().reward_funcs[0], CodeCorrectness)
