@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers import CustomTask, UserError, read_metrics
+from helpers import CustomTask, RolloutEngine, SamplingParams, UserError, read_metrics
 from tests.grpo.small import adapter, same, toy_reward, trainer_in
 from tests.tasks.test_custom import ROWS
 
@@ -24,31 +24,33 @@ def test_training_is_that_of_the_plain_function(tmp_path, prompts):
     assert found["rewards/waiting/mean"] == wanted["rewards/toy_reward/mean"]
 
 
-def test_what_goes_wrong_is_one_sentence(tmp_path, prompts):
-    async def endless(prompts, completions, **_):
-        await asyncio.sleep(600)
+async def endless(prompts, completions, **_):
+    await asyncio.sleep(600)
 
-    async def failing(prompts, completions, **_):
-        raise KeyError("x")
 
-    async def short(prompts, completions, **_):
-        return [1.0]
+async def failing(prompts, completions, **_):
+    raise KeyError("x")
 
-    trainer = trainer_in(tmp_path / "endless", prompts, reward=endless, reward_timeout=0.2)
-    with pytest.raises(UserError, match="Reward 'endless' gave no answer within reward_timeout=0.2 seconds"):
-        trainer.train()
-    trainer.reward_funcs = [failing]
-    with pytest.raises(UserError, match=r"Reward 'failing' raised KeyError: 'x' \(test_async_rewards.py, line \d+\)"):
-        trainer.train()
-    trainer.reward_funcs = [short]
-    with pytest.raises(UserError, match="Reward 'short' returned 1 values: return a list of 8"):
-        trainer.train()
+
+async def short(prompts, completions, **_):
+    return [1.0]
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (endless, "Reward 'endless' gave no answer within reward_timeout=0.2 seconds"),
+        (failing, r"Reward 'failing' raised KeyError: 'x' \(test_async_rewards.py, line \d+\)"),
+        (short, "Reward 'short' returned 1 values: return a list of 8"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(tmp_path, prompts, reward, words):
+    with pytest.raises(UserError, match=words):
+        trainer_in(tmp_path, prompts, reward=reward, reward_timeout=0.2).train()
 
 
 def test_grades(loaded):
     """An evaluation of one's own task calls the rewards, too."""
-    from helpers import RolloutEngine, SamplingParams
-
     task = CustomTask(ROWS, waiting)
     rows = task.dataset("train", 2)
     engine = RolloutEngine(*loaded, max_batch_size=2, max_length=512)
