@@ -477,7 +477,8 @@ def _read_constraint(item: dict) -> Constraint:
 class Judgement:
     """What an answer earns, and the names of the constraints that it breaks.
 
-    value: 1 where it breaks none. reason: why the value is less; empty for 1.
+    value: 1 where it breaks none. broken: only the first guard, where it breaks one. reason: why the value is less;
+    empty for 1.
     """
 
     value: float
@@ -498,24 +499,21 @@ def judge_constraints(completion: str | list[dict], column: str, finish_reason: 
     """
     constraints = read_constraints(column)
     if finish_reason != "stop":
-        return Judgement(0.0, reason="it was cut off")
+        return Judgement(0.0, reason="was cut off")
     answer = AnswerText.of(completion)
-    if not has_letter(answer.text):
-        return Judgement(0.0, reason="it has no word")
     guards = [constraint for constraint in constraints if constraint.kind.is_guard]
-    broken = _broken(guards, answer)
-    if broken:
-        return Judgement(0.0, broken, _reason(broken))
+    for guard in guards:  # the first one that is broken decides, so that a long answer costs little
+        if not guard.is_satisfied_by(answer):
+            broken = (guard.kind.name,)
+            return Judgement(0.0, broken, _reason(broken))
+    if not has_letter(answer.text):
+        return Judgement(0.0, reason="has no word")
     others = [constraint for constraint in constraints if not constraint.kind.is_guard]
-    broken = _broken(others, answer)
+    broken = tuple(constraint.kind.name for constraint in others if not constraint.is_satisfied_by(answer))
     if broken:
         share = 1 - len(broken) / len(others)
         return Judgement(PARTIAL * share, broken, _reason(broken))
     return Judgement(1.0)
-
-
-def _broken(constraints: Sequence[Constraint], answer: AnswerText) -> tuple[str, ...]:
-    return tuple(constraint.kind.name for constraint in constraints if not constraint.is_satisfied_by(answer))
 
 
 def _reason(broken):

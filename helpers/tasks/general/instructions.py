@@ -10,7 +10,7 @@ from helpers.tasks.general.writer import usable_nouns, write
 from helpers.tasks.wording import Wordings, parse_wording_name
 
 #: Every prompt asks for these, so that no text that repeats a word, and no text that fits every prompt, is right.
-BASE = ("contains_words", "plain_text", "characters_at_most", "different_words")
+BASE = ("contains_words", "characters_at_most", "plain_text", "different_words")
 #: Every prompt is longer than an answer may be, so that its echo is wrong, and every answer of the writer is shorter.
 MOST_CHARACTERS = 220
 #: The kinds of constraints that a prompt puts together, beside those of BASE. What stands together can be satisfied
@@ -331,8 +331,8 @@ def _draw_values(rng: random.Random, kinds: Sequence[str]) -> dict[str, dict]:
         if kind in asked:
             asked[kind] = {"word": words[0], "count": rng.randint(2, 3)}
     asked["contains_words"] = {"words": words}
-    asked["plain_text"] = {}
     asked["characters_at_most"] = {"count": MOST_CHARACTERS}
+    asked["plain_text"] = {}
     asked["different_words"] = {"count": rng.randint(8, 12)}
     return asked
 
