@@ -306,11 +306,18 @@ CHEATS = {
 }
 
 
+ENDLESS = ("an endless loop", "a power tower")
+
+
 @pytest.mark.parametrize("policy", [True, False], ids=["with the policy", "all of Python"])
 def test_no_cheat_is_paid(sandbox, policy):
     """Each wall alone must hold: with the policy, and without it."""
-    verdicts = judge_programs(sandbox, [(program, SORT) for program in CHEATS.values()], policy)
-    assert [name for name, verdict in zip(CHEATS, verdicts) if verdict.correct or not verdict.judged] == []
+    cheats = dict(CHEATS)
+    if policy:  # which has nothing against these, and each costs a second
+        for name in ENDLESS:
+            del cheats[name]
+    verdicts = judge_programs(sandbox, [(program, SORT) for program in cheats.values()], policy)
+    assert [name for name, verdict in zip(cheats, verdicts) if verdict.correct or not verdict.judged] == []
     assert all(verdict.reason and verdict.reason.isprintable() for verdict in verdicts)
     assert all(len(verdict.reason) < 400 for verdict in verdicts)
     (after,) = judge_programs(sandbox, [(HONEST, SORT)], policy)

@@ -101,7 +101,7 @@ def _prompt(spec: Spec, sentence: str, parameters: Parameters, examples: Sequenc
     shown = [example_text(spec, case, parameters) for case in examples]
     sentences = (
         sentence.format(**parameters),
-        f"Write a Python function solve({spec.signature}).",
+        f"Write the function solve({spec.signature}) in pure Python, without imports.",
         f"Examples: {', '.join(shown)}.",
         FORMAT,
     )

@@ -15,7 +15,7 @@ from helpers.tasks.split import is_heldout
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED
 
 #: split -> the first digits of a hash of its rows for seed 1
-DIGESTS = {"train": "ad025dcac463", "monitor": "d2304f606754", "confirm": "b5a263880ee7", "probe": "8c19920ac3b5"}
+DIGESTS = {"train": "634f3f1ea811", "monitor": "b8e7c77c25f6", "confirm": "57be47c782ea", "probe": "8e46aff92df4"}
 SIZES = {"train": 2000, "monitor": 200, "confirm": 500, "probe": 200}
 
 
@@ -77,7 +77,12 @@ def test_prompts_say_what_is_asked(splits):
         for row in rows:
             text = text_of_prompt(row)
             signature = ALL_SPECS[row["spec"]].signature
-            assert f"solve({signature})" in text and text.endswith(FORMAT) and text.count("solve(") == 3
+            assert (
+                f"solve({signature})" in text
+                and text.endswith(FORMAT)
+                and text.count("solve(") == 3
+                and "without imports" in text
+            )
             assert len(text) <= 420
             assert set(row) == {"prompt", "answer", "task", "cluster", "id", "tests", "spec"}
 
