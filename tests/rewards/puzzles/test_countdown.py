@@ -1,5 +1,7 @@
 """The grammar of Countdown's answers: what is right, what is wrong, and what is no answer."""
 
+import random
+import re
 from fractions import Fraction
 
 import pytest
@@ -234,6 +236,25 @@ def test_values_are_exact():
     assert read_expression("1 / 3 + 1 / 7").value == Fraction(10, 21)
     large = "9" * 99
     assert read_expression(f"{large} * {large}").value == (10**99 - 1) ** 2
+
+
+def test_what_is_read_is_pythons_arithmetic():
+    """A random text that is read has the value that Python gives it, and nothing that Python refuses is read."""
+    rng = random.Random(0)
+    count = 0
+    for _ in range(20_000):
+        text = "".join(rng.choice("12+-*/()3 ") for _ in range(rng.randint(1, 9)))
+        expression = read_expression(text)
+        if expression is None:
+            continue
+        count += 1
+        exact = re.sub("([0-9]+)", r"Fraction(\1)", text).strip()
+        try:
+            value = eval(exact, {"Fraction": Fraction})
+        except ZeroDivisionError:
+            value = None
+        assert expression.value == value, text
+    assert count > 1000
 
 
 def test_division_by_zero_is_wrong_wherever_it_is():
