@@ -14,8 +14,8 @@ TARGETS = (10, 100)
 LARGEST_PART = 1000  # of the values on the way
 #: The example has letters: no puzzle is solved by the box in its own prompt.
 FORMAT = (
-    r"Use each number exactly once, and only + - * / and parentheses. Put just the expression in \boxed{}, such as "
-    r"\boxed{(a - b) * c}."
+    r"Use each number exactly once, with only + - * / between them, and parentheses. Put just the expression in "
+    r"\boxed{}, such as \boxed{(a - b) * c}."
 )
 WORDINGS = Wordings(
     seen=(
@@ -37,7 +37,8 @@ WORDINGS = Wordings(
 def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
     """Draw numbers and a target that an expression of them reaches.
 
-    The target is no number of the puzzle, and neither the sum nor the product of all.
+    The target is no number of the puzzle, nor the product of all, nor a sum of all with any signs: otherwise one fixed
+    pattern, such as a + b - c, would solve many puzzles.
     """
     while True:
         count = rng.choice(SIZES[meaning])
@@ -46,7 +47,7 @@ def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
         if found is None:
             continue
         target, expression = found
-        is_trivial = target in numbers or target in (sum(numbers), math.prod(numbers))
+        is_trivial = target in numbers or target == math.prod(numbers) or target in _signed_sums(numbers)
         if TARGETS[0] <= target <= TARGETS[1] and not is_trivial:
             break
     listed = ", ".join(map(str, numbers))
@@ -56,6 +57,13 @@ def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
         answer=expression,
         key=f"countdown {sorted(numbers)} {target}",
     )
+
+
+def _signed_sums(numbers: list[int]) -> set[int]:
+    sums = {0}
+    for number in numbers:
+        sums = {total + term for total in sums for term in (number, -number)}
+    return sums
 
 
 def _combine(rng: random.Random, numbers: list[int]) -> tuple[int, str] | None:

@@ -11,7 +11,7 @@ from helpers.tasks.wording import Wordings
 
 PEOPLE = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gia", "Hugo", "Iris", "Jon", "Kim", "Leo")
 #: meaning -> how many persons a puzzle may have. Two are rarer, since a guess is right for a quarter of them.
-SIZES = {"knights": (2, 3, 3), "knights_more": (4, 5)}
+SIZES = {"knights": (2, 3, 3, 3, 3, 3), "knights_more": (4, 5)}
 KINDS = ("knave", "knight")  # by the truth of what they say
 #: The example names nobody who occurs in a puzzle.
 FORMAT = r"Name everyone once with their kind in \boxed{}, such as \boxed{Yan: knight, Zoe: knave}."

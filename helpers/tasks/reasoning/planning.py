@@ -101,9 +101,9 @@ def _add_rules(
     for rule in candidates:
         if len(added) == most or len(orders) <= MOST_ORDERS:
             break
-        if not _is_kept(rule, goal):
+        if not _satisfying(rule, [goal]):
             continue
-        left = [places for places in orders if _is_kept(rule, places)]
+        left = _satisfying(rule, orders)
         if 2 <= len(left) < len(orders):
             added.append(rule)
             orders = left
@@ -115,11 +115,16 @@ def _all_orders(count: int) -> list[Places]:
     return list(permutations(range(count)))
 
 
-def _is_kept(rule: Rule, places: Places) -> bool:
+def _satisfying(rule: Rule, orders: list[Places]) -> list[Places]:
+    """Return those of the orders that satisfy a rule."""
     relation, numbers = rule
-    if len(numbers) == 2:
-        return PAIR_RELATIONS[relation](places[numbers[0]], places[numbers[1]], len(places))
-    return SINGLE_RELATIONS[relation](places[numbers[0]], len(places))
+    if len(numbers) == 1:
+        (step,) = numbers
+        holds = SINGLE_RELATIONS[relation]
+        return [places for places in orders if holds(places[step], len(places))]
+    first, second = numbers
+    holds = PAIR_RELATIONS[relation]
+    return [places for places in orders if holds(places[first], places[second], len(places))]
 
 
 def _letters(numbers):
