@@ -327,6 +327,10 @@ def test_what_a_caller_can_get_wrong():
         lint_rewards(math_answer, ROWS[:1], REFERENCES[:1])
     with pytest.raises(UserError, match="1 reference answers for 8 rows"):
         lint_rewards(math_answer, ROWS, REFERENCES[:1])
+    with pytest.raises(UserError, match="no rewards"):
+        lint([])
+    with pytest.raises(UserError, match="'prompt' among them"):
+        lint_rewards(math_answer, [{"answer": "1"}, {"answer": "2"}], REFERENCES[:2])
     task = CustomTask([{"prompt": f"Say {n}."} for n in range(60)], lambda completions, **_: [0.0] * len(completions))
     with pytest.raises(UserError, match="knows no reference answers"):
         lint_task(task, task.dataset("train", 4))
