@@ -368,15 +368,18 @@ def _arguments(rows: Sequence[Row], texts: Sequence[str]) -> dict:
 def _call(function: Callable, rows: Sequence[Row], texts: Sequence[str]) -> tuple[Sequence, str | None]:
     """Return the values of one reward; all None, and a sentence, if it raises or leaves completions out."""
     name = name_of(function)
+    nothing = [None] * len(texts)
     try:
         values = function(**_arguments(rows, texts))
-        check_count(name, values, len(texts))
-        return values, None
     except UserError as error:
-        problem = f"'{name}' raised UserError: {first_line(error)}"
+        return nothing, f"'{name}' raised UserError: {first_line(error)}"
     except Exception as error:
-        problem = describe_failure(f"'{name}'", error)
-    return [None] * len(texts), problem
+        return nothing, describe_failure(f"'{name}'", error)
+    try:
+        check_count(name, values, len(texts))
+    except UserError as error:
+        return nothing, first_line(error)
+    return values, None
 
 
 def _ignore(name: str, value: object) -> None:

@@ -221,6 +221,11 @@ def test_a_reward_that_raises_on_honest_answers_is_not_asked_further():
     assert only.probe == "honest answer" and "TypeError" in only.problem
 
 
+def test_a_reward_that_leaves_completions_out():
+    (only,) = lint(lambda completions, **_: [1.0]).findings
+    assert only.problem.startswith("Reward '<lambda>' returned 1 values: return a list of 8")
+
+
 def test_digits_that_python_refuses_to_read():
     """int() of more than some thousand digits raises, and that ends a training."""
 
