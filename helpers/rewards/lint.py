@@ -120,12 +120,17 @@ def lint_rewards(
     raise, that return what the trainer refuses, that leave their range, or whose time grows faster than the text;
     honest answers that are not paid, and rewards that tell nothing from anything.
 
-    Raises UserError for weights that do not fit, and for rows without two different answers.
+    Raises UserError for weights that do not fit, for rows that are none of a data set, and for rows without two
+    different answers.
     """
     reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
     weights = [1.0] * len(reward_funcs) if weights is None else list(weights)
     if len(weights) != len(reward_funcs):
         raise UserError(f"{len(weights)} weights for {len(reward_funcs)} rewards: give one for each.")
+    if not reward_funcs:
+        raise UserError("There are no rewards: give at least one.")
+    if any("prompt" not in row or row.keys() != rows[0].keys() for row in rows):
+        raise UserError("The rows must all have the same columns, and 'prompt' among them, as those of a data set do.")
     if len(rows) != len(reference_answers):
         raise UserError(f"{len(reference_answers)} reference answers for {len(rows)} rows: give one for each.")
     pairs = [(row, answer) for row, answer in zip(rows, reference_answers, strict=True) if answer is not None]
@@ -136,8 +141,7 @@ def lint_rewards(
             "different rows, so give it rows with at least two."
         )
     lint = _Lint(reward_funcs, weights, [row for row, _ in pairs], answers, value_ranges)
-    wrong = _wrong_answers(lint.rows, answers, is_right)
-    return lint.run(wrong)
+    return lint.run(is_right)
 
 
 class _Lint:
@@ -157,10 +161,11 @@ class _Lint:
         self.raised = False
         self.seen = []  # every pay of every row, to know the least and whether there is but one
 
-    def run(self, wrong: Sequence[Sequence[str]]) -> LintReport:
+    def run(self, is_right: IsRight | None) -> LintReport:
         honest_values = self._values(HONEST, self.answers)
         honest = self._pay(HONEST, honest_values)
         if not self.raised:  # rewards that fail on honest answers would say the same of every probe
+            wrong = _wrong_answers(self.rows, self.answers, is_right)
             self._try_texts(plain_probes(_prompts(self.rows), self.answers, wrong), honest)
             self._try_long_texts(honest)
             self._try_code(honest)
@@ -363,15 +368,18 @@ def _arguments(rows: Sequence[Row], texts: Sequence[str]) -> dict:
 def _call(function: Callable, rows: Sequence[Row], texts: Sequence[str]) -> tuple[Sequence, str | None]:
     """Return the values of one reward; all None, and a sentence, if it raises or leaves completions out."""
     name = name_of(function)
+    nothing = [None] * len(texts)
     try:
         values = function(**_arguments(rows, texts))
-        check_count(name, values, len(texts))
-        return values, None
     except UserError as error:
-        problem = f"'{name}' raised UserError: {first_line(error)}"
+        return nothing, f"'{name}' raised UserError: {first_line(error)}"
     except Exception as error:
-        problem = describe_failure(f"'{name}'", error)
-    return [None] * len(texts), problem
+        return nothing, describe_failure(f"'{name}'", error)
+    try:
+        check_count(name, values, len(texts))
+    except UserError as error:
+        return nothing, first_line(error)
+    return values, None
 
 
 def _ignore(name: str, value: object) -> None:

@@ -221,6 +221,11 @@ def test_a_reward_that_raises_on_honest_answers_is_not_asked_further():
     assert only.probe == "honest answer" and "TypeError" in only.problem
 
 
+def test_a_reward_that_leaves_completions_out():
+    (only,) = lint(lambda completions, **_: [1.0]).findings
+    assert only.problem.startswith("Reward '<lambda>' returned 1 values: return a list of 8")
+
+
 def test_digits_that_python_refuses_to_read():
     """int() of more than some thousand digits raises, and that ends a training."""
 
@@ -327,6 +332,10 @@ def test_what_a_caller_can_get_wrong():
         lint_rewards(math_answer, ROWS[:1], REFERENCES[:1])
     with pytest.raises(UserError, match="1 reference answers for 8 rows"):
         lint_rewards(math_answer, ROWS, REFERENCES[:1])
+    with pytest.raises(UserError, match="no rewards"):
+        lint([])
+    with pytest.raises(UserError, match="'prompt' among them"):
+        lint_rewards(math_answer, [{"answer": "1"}, {"answer": "2"}], REFERENCES[:2])
     task = CustomTask([{"prompt": f"Say {n}."} for n in range(60)], lambda completions, **_: [0.0] * len(completions))
     with pytest.raises(UserError, match="knows no reference answers"):
         lint_task(task, task.dataset("train", 4))
