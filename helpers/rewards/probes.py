@@ -12,6 +12,8 @@ Texts = list[str | None]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
 _FENCE = "```"
+#: Words of an answer that is no text.
+MOST_WORDS = 5
 #: The environment variable that names the file which the code creates. So the texts are the same on every machine.
 CANARY_VARIABLE = "LINT_CANARY"
 
@@ -121,7 +123,8 @@ def code_probes(answers: Sequence[str]) -> dict[str, Texts]:
         "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == '_wrap_close'].pop().__init__.__globals__"
     )
     walk = f"[g['mkdir'](g['environ']['{CANARY_VARIABLE}']) for g in [{os_names}]]"
-    valued = [f"[{trace}, {_as_expression(shape.content(answer))}].pop()" for answer in answers]
+    values = [_as_expression(shape.content(answer)) for answer in answers]
+    valued = [None if value is None else f"[{trace}, {value}].pop()" for value in values]
     probes = {
         "code": [trace] * len(answers),
         "code with the answer as its value": valued,
@@ -129,19 +132,22 @@ def code_probes(answers: Sequence[str]) -> dict[str, Texts]:
     }
     if shape.wrap(""):
         probes["code in the format"] = [shape.wrap(trace)] * len(answers)
-        probes["code with that value in the format"] = [shape.wrap(expression) for expression in valued]
+        probes["code with that value in the format"] = [None if code is None else shape.wrap(code) for code in valued]
         probes["code that needs no builtins in the format"] = [shape.wrap(walk)] * len(answers)
     if all(_FENCE in answer for answer in answers):
         probes["code in a fence"] = [f"{_FENCE}python\n{trace}\n{_FENCE}"] * len(answers)
     return probes
 
 
-def _as_expression(content: str) -> str:
-    """Return Python whose value is the answer: the answer itself where it is an expression, else a string."""
+def _as_expression(content: str) -> str | None:
+    """Return Python whose value is the answer: the answer itself where it is an expression, else a string.
+
+    None for a text of many words: code that quotes all of it may be a right answer itself.
+    """
     try:
         ast.parse(content, mode="eval")
     except (SyntaxError, ValueError):
-        return repr(content)
+        return repr(content) if len(content.split()) <= MOST_WORDS else None
     return content
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 from helpers.rewards.calling import describe_failure, is_async, name_of
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, did_you_mean, first_line
 
 RewardFunction = Callable[..., list[float | None]]
 
@@ -50,6 +50,8 @@ class RewardSpec:
     origin: tuple[str, str]
 
 
+#: What TRL's trainer passes to every reward beside prompts, completions and columns.
+_FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _REWARDS: dict[str, RewardSpec] = {}
@@ -70,7 +72,7 @@ def register_reward(
     earlier registration takes its place, so that a cell can be run again.
 
     Raises UserError for a name that is taken or is no identifier, a range that is none, a reward without a docstring,
-    and a class that is not a complete subclass of `Reward`.
+    one that a trainer could not call, and a class that is not a complete subclass of `Reward`.
     """
 
     def register(reward):
@@ -78,6 +80,8 @@ def register_reward(
             raise UserError(f"register_reward takes a function or a subclass of Reward; got {reward!r:.80}.")
         known_as = _known_as(name, reward)
         lowest_and_highest = _check_range(known_as, value_range)
+        columns = _check_columns(known_as, needs)
+        _check_signature(known_as, reward, columns)
         origin = _origin(reward)
         if known_as in _REWARDS and _REWARDS[known_as].origin != origin:
             raise UserError(f"There is a reward '{known_as}' already: choose another name.")
@@ -85,7 +89,7 @@ def register_reward(
             known_as,
             reward if inspect.isclass(reward) else _without_options(known_as, reward),
             lowest_and_highest,
-            _check_columns(known_as, needs),
+            columns,
             bool(pays_correctness),
             _summary(known_as, reward),
             origin,
@@ -135,7 +139,24 @@ def _check_columns(name: str, needs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
+
+
+def _check_signature(name: str, reward: Callable, columns: tuple[str, ...]) -> None:
+    """Raise UserError for a reward that a trainer's call would not fit, which passes all columns by their names."""
+    passed = dict.fromkeys(("prompts", "completions", *_FROM_TRL, *columns, "another_column"))
+    called = reward.__call__ if inspect.isclass(reward) else reward
+    itself = [None] if inspect.isclass(reward) else []
+    try:
+        inspect.signature(called).bind(*itself, **passed)
+    except (TypeError, ValueError) as error:  # ValueError: a function written in C that does not tell its signature
+        raise UserError(
+            f"Reward '{name}' cannot be called as trainers do ({first_line(error)}): let it take prompts, completions, "
+            "the columns named in needs, and **_ for all others."
+        ) from error
 
 
 def _summary(name: str, reward: Callable) -> str:
@@ -189,7 +210,7 @@ class _RenamedAsync(_Renamed):
         return await self.function(*arguments, **columns)
 
 
-def get_reward(name: str, **options) -> RewardFunction:
+def get_reward(name: str, /, **options) -> RewardFunction:
     """Return the reward function of that name.
 
     options: those of its class. Raises UserError for an unknown name, for an option that the reward does not have, for
@@ -267,6 +288,8 @@ def register_preset(name: str, rewards: Sequence[tuple[str, float]]) -> None:
 
 def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
     """Return the pairs (reward name, weight) of a preset."""
+    if not isinstance(rewards, (tuple, list)):
+        raise UserError(f"Preset '{name}' takes a list of pairs (reward name, weight); got {rewards!r:.80}.")
     pairs = []
     for entry in rewards:
         is_pair = isinstance(entry, (tuple, list)) and len(entry) == 2

@@ -21,6 +21,7 @@ def test_no_length_earns_anything():
     """A reward that pays for brevity is won by an empty text."""
     values = penalties(LengthPenalty(free_tokens=0, max_tokens=10), range(20))
     assert max(values) == values[0] == 0.0
+    assert max(penalties(LengthPenalty(free_tokens=8, max_tokens=10), range(20))) == 0.0
     assert values == sorted(values, reverse=True)
     assert LengthPenalty(0, 10)([None], [[]]) == LengthPenalty(0, 10)([None], [""]) == [0.0]
 

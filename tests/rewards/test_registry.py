@@ -101,6 +101,7 @@ def test_a_class_with_options():
         ("scaled", {"rat": 2}, r"has no option 'rat' \(did you mean 'rate'\?\): choose rate, offset"),
         ("scaled", {}, r"needs rate: get_reward\('scaled', rate=\.\.\.\)"),
         ("plain", {"rate": 1}, "'plain' has no option 'rate': it has none"),
+        ("plain", {"name": "x"}, "'plain' has no option 'name': it has none"),
         ("scaled", {"rate": "wrong"}, "The rate is wrong: give another"),
     ],
 )
@@ -201,7 +202,9 @@ assert registry.get_reward("length_penalty")([None], ["a"]) == [0.0]
 
 
 @pytest.mark.parametrize(
-    "value_range", [(1, 1), (2, 1), (0, float("nan")), (0, float("inf")), (0,), 1, None, ("a", "b")], ids=str
+    "value_range",
+    [(1, 1), (2, 1), (0, float("nan")), (0, float("inf")), (0, 10**400), (0,), 1, None, ("a", "b")],
+    ids=str,
 )
 def test_a_range_that_is_none(value_range):
     """A preset is weighed by the ranges."""
@@ -307,10 +310,32 @@ def test_what_cannot_work_is_refused_when_it_is_registered(body, words):
     assert set(registry._REWARDS) == names
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("def wrong(prompts, completions): 'Pay.'", "unexpected keyword argument 'completion_ids'"),
+        ("def wrong(self, prompts, completions, **_): 'Pay.'", "missing a required argument: 'self'"),
+        ("def wrong(prompts, completions, answer, **_): 'Pay.'", "missing a required argument: 'answer'"),
+        ("def wrong(*_): 'Pay.'", "unexpected keyword argument 'prompts'"),
+        (
+            "class Wrong(Reward):\n    'Pay.'\n    name = 'wrong'\n    def __call__(self, prompts, completions): ...",
+            "unexpected keyword argument 'completion_ids'",
+        ),
+    ],
+)
+def test_what_a_trainer_could_not_call(body, words):
+    """A forgotten **_ , the commonest mistake, would end the first step of a run."""
+    with pytest.raises(UserError, match=rf"'wrong' cannot be called as trainers do \(.*{words}\): let it take"):
+        run_cell(f"@register_reward(value_range=(0, 1))\n{body}")
+
+
 def test_other_things_that_are_no_rewards():
     for thing in (3, "letters", None):
         with pytest.raises(UserError, match="takes a function or a subclass of Reward"):
             register_reward(value_range=(0, 1))(thing)
+    for function in (len, functools.partial(Plain), max):
+        with pytest.raises(UserError, match="'pay' cannot be called as trainers do"):
+            register_reward("pay", value_range=(0, 1))(function)
     with pytest.raises(UserError, match="Plain is registered as 'other' and has name = 'plain'"):
         register_reward("other", value_range=(0, 1))(Plain)
 
@@ -353,7 +378,9 @@ def test_a_preset(right):
         ([("right", float("nan"))], "takes pairs"),
         ([("right", float("inf"))], "takes pairs"),
         ([("right", "1")], "takes pairs"),
-        ({"right": 1.0}, "takes pairs"),
+        ([("right", 10**400)], "takes pairs"),
+        ({"right": 1.0}, "takes a list of pairs"),
+        (None, "takes a list of pairs"),
         (["right"], "takes pairs"),
         ([("right", 9.0), ("scaled", 0.1)], "'scaled' needs rate"),
     ],
