@@ -12,6 +12,8 @@ TAG ?=
 PYTHONS ?= python3.12 python3.13
 # `make test-trl`: the newest TRL whose formulas the losses are compared with.
 TRL := trl==1.16.0
+# `make test-verifiers`: packages that grade answers, to compare with and to try the lint on.
+VERIFIERS := math-verify==0.9.0 reasoning-gym==0.1.25
 VENV := .venv
 READY := $(VENV)/.ready
 NEEDED := -r requirements.txt
@@ -23,10 +25,10 @@ LEAST_PY := 250
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run tasks rewards watch test test-slow test-py test-trl hacksuite bench-gpu lint tiny release clean
+.PHONY: help run tasks rewards watch test test-slow test-py test-trl test-verifiers hacksuite bench-gpu lint tiny release clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
 	@echo 'TASK=math, REWARDS=math_answer,length_penalty=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
 	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
@@ -65,6 +67,10 @@ test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3
 test-trl: ## losses and gradients beside TRL's own trainer, in an environment of its own
 	@$(MAKE) -s .venv-trl/.ready VENV=.venv-trl NEEDED='$(NEEDED) $(TRL)'
 	@OMP_NUM_THREADS=1 .venv-trl/bin/python -m pytest tests/trl -rs
+
+test-verifiers: ## answers beside math-verify, the lint on reasoning-gym, in an environment of their own
+	@$(MAKE) -s .venv-verifiers/.ready VENV=.venv-verifiers NEEDED='$(NEEDED) $(VERIFIERS)'
+	@.venv-verifiers/bin/python -m pytest tests/verifiers -rs
 
 hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
 	@$(VENV)/bin/python -m tests.sandbox.hacksuite
