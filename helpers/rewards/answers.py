@@ -166,6 +166,8 @@ def _is_negative(sign: str | None) -> bool:
 @lru_cache(maxsize=256)
 def _unit_pattern(unit: str) -> re.Pattern | None:
     """Return what stands behind a number in that unit; None: nothing may. Raises UserError for a unit that is none."""
+    if not isinstance(unit, str):
+        raise UserError(f"The unit {unit!r} is no text: give '%', 'degrees', '$', a word such as 'cm', or none.")
     if unit == "$":
         return None
     if unit == "%":

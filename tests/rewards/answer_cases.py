@@ -253,6 +253,7 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{\frac{007}{014}}", "1/2", None, True),
         (r"\boxed{\dfrac{355}{113}}", "355/113", None, True),
         (r"\boxed{\frac{355}{113}}", "3.14159292", None, False),
+        (r"\boxed{\frac12}", "12", None, False),
     ],
     # Fractions without a value, with more than integers in them, or in another notation.
     "bad fractions": [
@@ -283,7 +284,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{\frac1}", "1", None, False),
         (r"\boxed{\frac123}", "1/23", None, False),
         (r"\boxed{\frac{1}23}", "1/23", None, False),
-        (r"\boxed{\frac12}", "12", None, False),
         (r"\boxed{\frac-12}", "-1/2", None, False),
         (r"\boxed{\frac{1}{2}{3}}", "1/2", None, False),
         (r"\boxed{\frac{1}{2}3}", "3/2", None, False),

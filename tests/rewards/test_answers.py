@@ -30,6 +30,23 @@ def test_cases(name):
         assert (value == right_number(right, unit).value) is is_right, (text, right, unit)
 
 
+REJECTED = (
+    "bad signs", "bad decimals", "bad thousands", "bad fractions", "bad spaces", "no box", "computations", "programs",
+    "other digits", "decorations", "undeclared units",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_what_is_rejected_has_no_value_at_all(name):
+    """Read as another number than the right one, it would be rejected by luck."""
+    for text, _, unit, _ in CASES[name]:
+        assert boxed_number(text, unit=unit) is None, text
+
+
+def test_dollars_between_two_signs_have_no_value():
+    assert read_number(r"-\$-42", "$") is None
+
+
 def test_the_cases_are_many_and_differ():
     cases = [case[1:4] for case in ALL_CASES]
     assert len(cases) == len(set(cases)) >= 350
@@ -81,6 +98,13 @@ def test_a_right_answer_may_be_a_number_of_python():
 def test_a_unit_that_is_none_is_one_sentence(unit):
     r"""With "0" as a unit, `420` would have two readings; `\%` in a row would never match."""
     with pytest.raises(UserError, match="^The unit .* is none: give '%', 'degrees', '\\$' or a word such as 'cm'\\.$"):
+        read_number("42", unit)
+
+
+@pytest.mark.parametrize("unit", [5, float("nan"), True])
+def test_a_unit_that_is_no_text_is_one_sentence(unit):
+    """A missing value of a table is a nan."""
+    with pytest.raises(UserError, match="is no text: give '%'"):
         read_number("42", unit)
 
 
