@@ -50,12 +50,14 @@ def _of_words(text, asked):
     if letter:
         extra += [noun for noun in NOUNS if letter in noun][:3]
     usable = [noun for noun in NOUNS if len(noun) < 5 and not (letter and letter in noun) and noun not in text.lower()]
-    extra += [" ".join(usable[:count]) for count in (4, 8, 12, 16, 20)]
+    extra += [" ".join(usable[:count]) for count in (4, 8, 12, 16, 20, 24)]
     if upper:
         extra = [word.upper() for word in extra]
     for number, word in enumerate(words):
         before, after = text[: word.start()], text[word.end() :]
         similar = (word[0].swapcase(), word[0][0].swapcase() + word[0][1:], word[0] + word[0][-1], word[0][:-1])
+        if letter:
+            similar = (*similar, word[0] + (letter.upper() if upper else letter))
         for other in (*extra, *similar):
             yield before + other + after
         for inserted in (*extra, word[0], "\u00a7", " " * 300):
