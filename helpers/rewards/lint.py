@@ -17,7 +17,7 @@ from numbers import Real
 from pathlib import Path
 from types import SimpleNamespace
 
-from helpers.rewards.calling import check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
 from helpers.rewards.probes import CANARY_VARIABLE, Texts, code_probes, long_probes, long_text, plain_probes
 from helpers.rewards.registry import RewardSpec, list_rewards
 from helpers.rollout.completion import Completion
@@ -211,7 +211,7 @@ class _Lint:
         for _ in range(3):
             started = time.thread_time()
             try:
-                function(**arguments)
+                call_reward(function, **arguments)
             except Exception:
                 return None
             best = min(best, time.thread_time() - started)
@@ -373,7 +373,7 @@ def _call(function: Callable, rows: Sequence[Row], texts: Sequence[str]) -> tupl
     name = name_of(function)
     nothing = [None] * len(texts)
     try:
-        values = function(**_arguments(rows, texts))
+        values = call_reward(function, **_arguments(rows, texts))
     except UserError as error:
         return nothing, f"'{name}' raised UserError: {first_line(error)}"
     except Exception as error:

@@ -9,12 +9,6 @@ from helpers.rewards.text import text_of
 from helpers.runtime import UserError
 
 
-def boxed_integer(completion: str | list[dict], finish_reason: str = "stop") -> int | None:
-    r"""Return the integer in the last complete `\boxed{}` of the final channel, or None."""
-    value = boxed_number(completion, finish_reason)
-    return int(value) if value is not None and value.denominator == 1 else None
-
-
 @register_reward(value_range=(0, 1), needs=("answer",), pays_correctness=True)
 def math_answer(
     prompts: Sequence,

@@ -265,14 +265,12 @@ def list_rewards() -> list[RewardSpec]:
 
 
 def register_preset(name: str, rewards: Sequence[tuple[str, float]]) -> None:
-    """Make a list of (reward name, weight) known by a name. The same list may be registered again.
+    """Make a list of (reward name, weight) known by a name, in place of an earlier one of that name.
 
-    Raises UserError for a name that is taken, an unknown or repeated reward, one that has options it needs, a weight
+    Raises UserError for an unknown or repeated reward, one that has options it needs, a weight
     that is no finite number, and unless a reward that pays for correctness has a weight above 0.
     """
     pairs = _check_pairs(name, rewards)
-    if _PRESETS.get(name, pairs) != pairs:
-        raise UserError(f"There is a preset '{name}' already: choose another name.")
     names = [reward for reward, _ in pairs]
     if len(set(names)) < len(names):
         raise UserError(f"Preset '{name}' names a reward twice: {', '.join(names)}.")

@@ -25,7 +25,11 @@ class Slow:
 TEXTS = {"prompts": [None, None], "completions": ["a", "bb"]}
 
 
-@pytest.mark.parametrize("reward", [slow, functools.partial(slow, answer=1), Slow(), Slow().__call__], ids=repr)
+@pytest.mark.parametrize(
+    "reward",
+    [slow, functools.partial(slow, answer=1), Slow(), Slow().__call__],
+    ids=["function", "partial", "object", "method"],
+)
 def test_async_rewards_are_awaited(reward):
     assert is_async(reward)
     assert call_reward(reward, **TEXTS) == [1.0, 2.0]

@@ -1,19 +1,15 @@
 """What holds for every registered reward. A new one is tried as soon as sample_columns.py says with what."""
 
-import importlib
 import math
-import pkgutil
 import time
 
 import pytest
 
-import helpers.rewards
 from helpers.rewards.calling import name_of
-from helpers.rewards.registry import get_reward, list_presets, list_rewards, reward_preset
+from helpers.rewards.registry import get_reward, list_presets, reward_preset
+from helpers.tasks import list_rewards
 from tests.rewards.sample_columns import SAMPLES
 
-for _module in pkgutil.walk_packages(helpers.rewards.__path__, "helpers.rewards."):
-    importlib.import_module(_module.name)
 #: Those of this project: a test's own may be registered, too, while it runs.
 SPECS = [spec for spec in list_rewards() if spec.origin[0].startswith("helpers.")]
 

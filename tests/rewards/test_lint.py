@@ -6,8 +6,9 @@ import re
 import pytest
 
 from helpers import UserError
+from helpers.rewards.answers import boxed_number
 from helpers.rewards.lint import MORE, SAME, lint_rewards
-from helpers.rewards.math import boxed_integer, math_answer
+from helpers.rewards.math import math_answer
 from helpers.rewards.probes import CANARY_VARIABLE, answer_format
 from helpers.rewards.text import text_of
 from helpers.tasks.custom import CustomTask
@@ -185,9 +186,9 @@ def last_number(text, right):
         (lambda text, right: "\\boxed{" in text, "format, nothing in it", "one space"),
         (lambda text, right: text.startswith("\\boxed{"), "another row's answer", "prompt echo"),
         (lambda text, right: text in REFERENCES, "most frequent answer", "format, ? in it"),
-        (lambda text, right: not text.strip() or boxed_integer(text) == int(right), "one space", "prompt echo"),
-        (lambda text, right: "minus" in text or boxed_integer(text) == int(right), "prompt echo", "empty"),
-        (lambda text, right: len(text) > 50_000 or boxed_integer(text) == int(right), "very long, words", "empty"),
+        (lambda text, right: not text.strip() or boxed_number(text) == int(right), "one space", "prompt echo"),
+        (lambda text, right: "minus" in text or boxed_number(text) == int(right), "prompt echo", "empty"),
+        (lambda text, right: len(text) > 50_000 or boxed_number(text) == int(right), "very long, words", "empty"),
     ],
 )
 def test_pay_for_what_is_no_answer(condition, caught, clean):
@@ -205,7 +206,7 @@ def test_a_most_frequent_answer_is_not_held_against_the_rows_where_it_is_right()
 
 def test_a_reward_that_raises_is_one_line_with_the_probe():
     def raises_on_empty(completions, answer, **_):
-        return [float(text[0] == "\\" and boxed_integer(text) == int(right)) for text, right in zip(
+        return [float(text[0] == "\\" and boxed_number(text) == int(right)) for text, right in zip(
             texts(completions), answer)]  # fmt: skip
 
     report = lint(raises_on_empty)
@@ -243,7 +244,7 @@ def test_a_regular_expression_that_takes_quadratic_time():
 
     def slow(completions, answer, **_):
         cleaned = [trailing.sub("", text) for text in texts(completions)]
-        return [float(boxed_integer(text) == int(right)) for text, right in zip(cleaned, answer)]
+        return [float(boxed_number(text) == int(right)) for text, right in zip(cleaned, answer)]
 
     report = lint(slow)
     (only,) = report.findings
@@ -263,7 +264,7 @@ def test_values_outside_the_declared_range():
 
 def test_half_of_the_honest_answers_are_not_paid():
     """A reader of answers that knows no two-digit numbers, say."""
-    report = lint(paid_if(lambda text, right: len(right) == 1 and boxed_integer(text) == int(right)))
+    report = lint(paid_if(lambda text, right: len(right) == 1 and boxed_number(text) == int(right)))
     unpaid = finding(report, "honest answer", "is not paid")
     assert (unpaid.rows, unpaid.of) == (5, 8)
 
@@ -313,11 +314,11 @@ def test_weights_decide():
 def test_what_the_grader_calls_right_is_not_held_against_the_reward():
     """Some prompts have many right answers. A grader that calls all of them right is not believed."""
     rows = [{**row, "prompt": row["prompt"][0]["content"]} for row in ROWS]
-    reward = paid_if(lambda text, right: (boxed_integer(text) or 0) > 10)
+    reward = paid_if(lambda text, right: (boxed_number(text) or 0) > 10)
     references = [rf"\boxed{{{n}}}" for n in range(11, 19)]
 
     def ends_even(asked_rows, asked):
-        return [boxed_integer(text) % 2 == 0 for text in asked]
+        return [boxed_number(text) % 2 == 0 for text in asked]
 
     kept = lint_rewards(reward, rows, references, is_right=ends_even)
     assert finding(kept, "most frequent answer", SAME).of == 7

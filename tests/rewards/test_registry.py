@@ -3,8 +3,6 @@
 import asyncio
 import functools
 import importlib
-import subprocess
-import sys
 
 import pytest
 
@@ -20,7 +18,7 @@ from helpers.rewards.registry import (
     reward_preset,
     reward_spec,
 )
-from helpers.runtime import ROOT, UserError
+from helpers.runtime import UserError
 
 TWO = ([None] * 2, ["a", "bb"])
 
@@ -173,32 +171,15 @@ def test_a_cell_may_run_again():
         assert get_reward("class_in_a_cell")(*TWO) == [high, high]
         assert reward_spec("in_a_cell").value_range == (0, high)
         assert list_presets()["of_a_cell"] == (("right_in_a_cell", high),)
-    with pytest.raises(UserError, match="There is a preset 'of_a_cell' already"):
-        register_preset("of_a_cell", [("right_in_a_cell", 1.0)])
 
 
 def test_a_second_import_keeps_the_names():
-    """A notebook's autoreload runs modules again: neither may a reward be refused, nor those of the cells be lost."""
+    """A notebook's autoreload runs modules again: their rewards must not be refused."""
     register_reward(value_range=(0, 1))(letters)
     names = [spec.name for spec in list_rewards()]
     importlib.reload(length)
     assert [spec.name for spec in list_rewards()] == names
     assert isinstance(get_reward("length_penalty"), length.LengthPenalty)
-    code = """
-import importlib
-from helpers.rewards import length, registry
-@registry.register_reward(value_range=(0, 1), pays_correctness=True)
-def mine(prompts, completions, **_):
-    "Pay."
-registry.register_preset("mine", [("mine", 1.0)])
-before = registry.list_rewards()
-importlib.reload(registry)
-assert [spec.name for spec in before] == [spec.name for spec in registry.list_rewards()]
-assert registry.get_reward("mine") is mine and registry.reward_preset("mine") == ([mine], [1.0])
-importlib.reload(length)
-assert registry.get_reward("length_penalty")([None], ["a"]) == [0.0]
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(
@@ -367,12 +348,10 @@ def test_a_preset(right):
 @pytest.mark.parametrize(
     ("rewards", "words"),
     [
-        ([("right", 1.0), ("form", 0.5)], "pays at most 1 for a right answer and 1 for everything else"),
-        ([("right", 1.0), ("form", -0.5)], "pays at most 1 for a right answer and 1 for everything else"),
-        ([("right", -2.0), ("form", 0.1)], "pays at most -2"),
-        ([("form", 1.0)], "pays at most 0 for a right answer"),
-        ([("right", 0.0)], "pays at most 0 for a right answer"),
-        ([], "pays at most 0 for a right answer"),
+        ([("right", -2.0), ("form", 0.1)], "has no reward that pays for correctness"),
+        ([("form", 1.0)], "has no reward that pays for correctness"),
+        ([("right", 0.0)], "has no reward that pays for correctness"),
+        ([], "has no reward that pays for correctness"),
         ([("right", 1.0), ("right", 1.0)], "names a reward twice: right, right"),
         ([("rigth", 1.0)], "no reward 'rigth'.*did you mean 'right'"),
         ([("right", float("nan"))], "takes pairs"),
@@ -387,7 +366,7 @@ def test_a_preset(right):
     ids=str,
 )
 def test_presets_that_are_refused(right, rewards, words):
-    """A preset whose other rewards can outweigh a right answer teaches something else than the task."""
+    """A preset that does not pay for right answers teaches something else than the task."""
     with pytest.raises(UserError, match=words):
         register_preset("bad", rewards)
     assert "bad" not in list_presets()

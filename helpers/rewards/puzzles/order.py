@@ -1,4 +1,4 @@
-"""Order steps under constraints. Any order that satisfies them is right."""
+"""Order steps under rules. Any order that satisfies them is right."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,19 +23,19 @@ SINGLE_RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "not last": lambda place, count: place != count - 1,
 }
 
-Constraint = tuple[str, ...]
+Rule = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StepOrder(Puzzle):
-    """Put all the steps in an order that satisfies all constraints. steps: letter -> what is to be done."""
+    """Put all the steps in an order that satisfies all rules. steps: letter -> what is to be done."""
 
     steps: dict[str, str]
-    constraints: tuple[Constraint, ...]
+    rules: tuple[Rule, ...]
     most_characters = 1000
 
     @classmethod
-    def from_columns(cls, steps: str, constraints: str) -> "StepOrder":
+    def from_columns(cls, steps: str, rules: str) -> "StepOrder":
         """Build the puzzle of a row. Raises UserError for columns that are none."""
         named = read_json("step_order", "steps", steps, dict)
         for letter, name in named.items():
@@ -45,8 +45,8 @@ class StepOrder(Puzzle):
                 raise UserError(f"step_order: no answer can name the step {letter!r:.40}: use a letter or a word.")
         if sum(map(len, map(_spellings, named.items()))) > len(_by_spelling(named)):
             raise UserError("step_order: the column 'steps' gives two steps one name: make the names different.")
-        listed = read_json("step_order", "constraints", constraints, list)
-        return cls(named, tuple(_constraint(entry, named) for entry in listed))
+        listed = read_json("step_order", "rules", rules, list)
+        return cls(named, tuple(_rule(entry, named) for entry in listed))
 
     def read(self, content: str) -> tuple[str, ...] | None:
         by_spelling = _by_spelling(self.steps)
@@ -62,8 +62,8 @@ class StepOrder(Puzzle):
         if sorted(answer) != sorted(self.steps):
             return "does not name every step once"
         places = {letter: place for place, letter in enumerate(answer)}
-        for constraint in self.constraints:
-            if not holds(constraint, places):
+        for rule in self.rules:
+            if not holds(rule, places):
                 return "breaks a rule"
         return ""
 
@@ -71,28 +71,28 @@ class StepOrder(Puzzle):
         return ", ".join(answer)
 
 
-@register_reward(value_range=(0, 1), needs=("steps", "constraints"), pays_correctness=True)
+@register_reward(value_range=(0, 1), needs=("steps", "rules"), pays_correctness=True)
 def step_order(
     prompts: Sequence,
     completions: Sequence,
     steps: Sequence[str | None],
-    constraints: Sequence[str | None],
+    rules: Sequence[str | None],
     finish_reasons: Sequence[str] | None = None,
     **_,
 ) -> list[float | None]:
-    r"""Pay 1 for a box that names every step once, in an order that satisfies the constraints, else 0.
+    r"""Pay 1 for a box that names every step once, in an order that satisfies the rules, else 0.
 
     The last complete box lists letters or names, separated by `,`, `->`, `→` or `\to`. steps: JSON text of an object,
-    letter -> name. constraints: JSON text of a list with entries such as ["A", "before", "B"] and ["C", "not first"];
+    letter -> name. rules: JSON text of a list with entries such as ["A", "before", "B"] and ["C", "not first"];
     the relations are those of `PAIR_RELATIONS` and `SINGLE_RELATIONS`. A row where both are None is another task's
     and gets None. Raises UserError for other columns.
     """
-    return pay(puzzles_of(StepOrder.from_columns, steps, constraints), completions, finish_reasons)
+    return pay(puzzles_of(StepOrder.from_columns, steps, rules), completions, finish_reasons)
 
 
-def holds(constraint: Constraint, places: dict[str, int]) -> bool:
-    """Tell whether an order satisfies a constraint. places: step -> its place, from 0."""
-    step, relation, *others = constraint
+def holds(rule: Rule, places: dict[str, int]) -> bool:
+    """Tell whether an order satisfies a rule. places: step -> its place, from 0."""
+    step, relation, *others = rule
     if others:
         return PAIR_RELATIONS[relation](places[step], places[others[0]], len(places))
     return SINGLE_RELATIONS[relation](places[step], len(places))
@@ -108,8 +108,8 @@ def _by_spelling(steps: dict[str, str]) -> dict[str, str]:
     return {spelling: step[0] for step in steps.items() for spelling in _spellings(step)}
 
 
-def _constraint(entry: object, steps: dict[str, str]) -> Constraint:
-    """Check one entry of the column. Raises UserError for one that is no constraint on these steps."""
+def _rule(entry: object, steps: dict[str, str]) -> Rule:
+    """Check one entry of the column. Raises UserError for one that is no rule on these steps."""
     is_texts = isinstance(entry, list) and all(isinstance(part, str) for part in entry)
     if is_texts and len(entry) == 3:
         step, relation, other = entry
@@ -122,7 +122,7 @@ def _constraint(entry: object, steps: dict[str, str]) -> Constraint:
     if not is_known:
         relations = ", ".join([*PAIR_RELATIONS, *SINGLE_RELATIONS])
         raise UserError(
-            'step_order: a constraint is a list such as ["A", "before", "B"] or ["A", "not first"], of letters in '
+            'step_order: a rule is a list such as ["A", "before", "B"] or ["A", "not first"], of letters in '
             f"'steps' and one of the relations {relations}; got {entry!r:.80}."
         )
     return tuple(entry)

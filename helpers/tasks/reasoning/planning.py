@@ -66,11 +66,11 @@ def draw_planning(rng: random.Random, meaning: str) -> Drawn:
     said = [rng.choice(SENTENCES[relation]).format(*_letters(numbers)) for relation, numbers in rules]
     steps = dict(zip(LETTERS, chores))
     listed = ", ".join(f"{letter}: {chore}" for letter, chore in steps.items())
-    constraints = [_constraint(rule) for rule in rules]
+    entries = [_entry(rule) for rule in rules]
     answer = sorted(range(count), key=rng.choice(orders).__getitem__)
     return Drawn(
         parts={"steps": listed, "rules": ", ".join(said[:-1]) + f" and {said[-1]}"},
-        columns={"steps": json.dumps(steps), "constraints": json.dumps(constraints)},
+        columns={"steps": json.dumps(steps), "rules": json.dumps(entries)},
         answer=", ".join(_letters(answer)),
         key=f"planning {count} {sorted(rules)}",
     )
@@ -131,7 +131,7 @@ def _letters(numbers):
     return [LETTERS[number] for number in numbers]
 
 
-def _constraint(rule: Rule) -> list[str]:
+def _entry(rule: Rule) -> list[str]:
     relation, numbers = rule
     first, *others = _letters(numbers)
     return [first, relation, *others]

@@ -22,7 +22,7 @@ from helpers.tasks.wording import Wordings, parse_wording_name, wording_sentence
 KINDS: dict[str, tuple[tuple[str, ...], Callable[..., Puzzle]]] = {
     "countdown": (("numbers", "target"), Countdown.from_columns),
     "knights": (("solution",), KnightsAndKnaves.from_columns),
-    "planning": (("steps", "constraints"), StepOrder.from_columns),
+    "planning": (("steps", "rules"), StepOrder.from_columns),
 }
 #: meaning -> its wordings, in every split but the probe.
 WORDINGS: dict[str, Wordings] = {

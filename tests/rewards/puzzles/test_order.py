@@ -9,7 +9,7 @@ from helpers.rewards.puzzles.order import PAIR_RELATIONS, SINGLE_RELATIONS, Step
 
 STEPS = json.dumps({"A": "wash the car", "B": "feed the cat", "C": "call Sam"})
 #: Right are C, A, B and C, B, A.
-CONSTRAINTS = json.dumps([["C", "before", "A"], ["C", "before", "B"]])
+RULES = json.dumps([["C", "before", "A"], ["C", "before", "B"]])
 RIGHT = [
     "C, A, B",
     "C, B, A",
@@ -93,8 +93,8 @@ UNREADABLE = [
 ]
 
 
-def paid(content, steps=STEPS, constraints=CONSTRAINTS):
-    (value,) = step_order([None], [rf"So \boxed{{{content}}}"], steps=[steps], constraints=[constraints])
+def paid(content, steps=STEPS, rules=RULES):
+    (value,) = step_order([None], [rf"So \boxed{{{content}}}"], steps=[steps], rules=[rules])
     return value
 
 
@@ -106,13 +106,13 @@ def test_right_orders_are_paid(content):
 @pytest.mark.parametrize("content", WRONG)
 def test_wrong_orders_are_read_and_not_paid(content):
     """A step left out or named twice would satisfy most rules."""
-    assert StepOrder.from_columns(STEPS, CONSTRAINTS).read(content) is not None
+    assert StepOrder.from_columns(STEPS, RULES).read(content) is not None
     assert paid(content) == 0.0
 
 
 @pytest.mark.parametrize("content", UNREADABLE)
 def test_what_is_not_of_the_stated_form_is_not_paid(content):
-    assert StepOrder.from_columns(STEPS, CONSTRAINTS).read(content) is None
+    assert StepOrder.from_columns(STEPS, RULES).read(content) is None
     assert paid(content) == 0.0
 
 
@@ -136,6 +136,6 @@ def test_what_each_relation_means(relation):
     """The prompts state them in words, so each must mean what its words say."""
     constraint = ["A", relation] + (["B"] if relation in PAIR_RELATIONS else [])
     orders = ["".join(order) for order in permutations("ABC")]
-    right = [order for order in orders if paid(", ".join(order), constraints=json.dumps([constraint])) == 1.0]
+    right = [order for order in orders if paid(", ".join(order), rules=json.dumps([constraint])) == 1.0]
     assert right == EXPECTED[relation]
     assert set(EXPECTED) == {*PAIR_RELATIONS, *SINGLE_RELATIONS}

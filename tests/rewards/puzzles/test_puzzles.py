@@ -12,12 +12,12 @@ from helpers.rewards.registry import reward_spec
 
 SOLUTION = json.dumps({"Ann": "knight", "Ben": "knave"})
 STEPS = json.dumps({"A": "wash the car", "B": "feed the cat"})
-CONSTRAINTS = json.dumps([["B", "before", "A"]])
+RULES = json.dumps([["B", "before", "A"]])
 #: reward -> its columns for one row, and a right answer.
 CASES = {
     countdown: ({"numbers": "[3, 5]", "target": 8}, "3 + 5"),
     knights_and_knaves: ({"solution": SOLUTION}, "Ann: knight, Ben: knave"),
-    step_order: ({"steps": STEPS, "constraints": CONSTRAINTS}, "B, A"),
+    step_order: ({"steps": STEPS, "rules": RULES}, "B, A"),
 }
 REWARDS = pytest.mark.parametrize("reward", CASES, ids=lambda reward: reward.__name__)
 
@@ -91,20 +91,20 @@ MALFORMED = [
     (knights_and_knaves, {"solution": '{"Ann, Ben": "knave"}'}, "no answer can name"),
     (knights_and_knaves, {"solution": '{" Ann": "knave"}'}, "no answer can name"),
     (knights_and_knaves, {"solution": '{"": "knave"}'}, "no answer can name"),
-    (step_order, {"steps": STEPS, "constraints": None}, "'constraints' must be JSON"),
-    (step_order, {"steps": None, "constraints": CONSTRAINTS}, "'steps' must be JSON"),
-    (step_order, {"steps": '["A", "B"]', "constraints": CONSTRAINTS}, "'steps' must be JSON"),
-    (step_order, {"steps": '{"A": 1, "B": 2}', "constraints": CONSTRAINTS}, "must give a text"),
-    (step_order, {"steps": '{"A,B": "x"}', "constraints": CONSTRAINTS}, "no answer can name"),
-    (step_order, {"steps": '{"A": "x", "B": "X"}', "constraints": CONSTRAINTS}, "two steps one name"),
-    (step_order, {"steps": '{"A": "b", "B": "x"}', "constraints": CONSTRAINTS}, "two steps one name"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "A"]]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "after", "A"]]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "before", "Z"]]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "before", "B"]]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "not first", "A"]]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '["B before A"]'}, "a constraint is a list"),
-    (step_order, {"steps": STEPS, "constraints": '[["B", "before", ["A"]]]'}, "a constraint is a list"),
+    (step_order, {"steps": STEPS, "rules": None}, "'rules' must be JSON"),
+    (step_order, {"steps": None, "rules": RULES}, "'steps' must be JSON"),
+    (step_order, {"steps": '["A", "B"]', "rules": RULES}, "'steps' must be JSON"),
+    (step_order, {"steps": '{"A": 1, "B": 2}', "rules": RULES}, "must give a text"),
+    (step_order, {"steps": '{"A,B": "x"}', "rules": RULES}, "no answer can name"),
+    (step_order, {"steps": '{"A": "x", "B": "X"}', "rules": RULES}, "two steps one name"),
+    (step_order, {"steps": '{"A": "b", "B": "x"}', "rules": RULES}, "two steps one name"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "A"]]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "after", "A"]]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "before", "Z"]]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "before", "B"]]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "not first", "A"]]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '["B before A"]'}, "a rule is a list"),
+    (step_order, {"steps": STEPS, "rules": '[["B", "before", ["A"]]]'}, "a rule is a list"),
 ]
 
 

@@ -23,7 +23,7 @@ def test_the_reward_pays_what_the_grade_calls_correct():
     task = get_task("math")
     rows = task.dataset("train", 20)
     texts = [rf"\boxed{{{answer}}}" if n % 2 else r"\boxed{0}" for n, answer in enumerate(rows["answer"])]
-    (reward,) = task.reward_funcs
+    reward = task.reward_funcs[0]
     paid = reward(prompts=rows["prompt"], completions=texts, answer=rows["answer"])
     grades = task.grade(list(rows), list(map(completion, texts)))
     assert paid == [grade.score for grade in grades]
@@ -50,7 +50,7 @@ def test_grade_and_reward_agree_however_the_number_is_written():
         rf"\boxed{{{answer}",
         rf"\boxed{{{answer} cm}}",
     ]
-    (reward,) = task.reward_funcs
+    reward = task.reward_funcs[0]
     paid = reward(prompts=[None] * len(texts), completions=texts, answer=[answer] * len(texts))
     grades = task.grade([row] * len(texts), list(map(completion, texts)))
     assert paid == [grade.score for grade in grades] == [1.0] * 3 + [0.0] * 5
