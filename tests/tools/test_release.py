@@ -176,7 +176,7 @@ def test_the_workflow_runs_what_the_makefile_has():
     jobs = workflow["jobs"].values()
     assert all(job["timeout-minutes"] <= 60 for job in jobs)
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    assert commands == ["make lint test", "make test-py", "make test-trl"]
+    assert commands == ["make lint test", "make test-py", "make test-trl", "make test-verifiers"]
     for target in " ".join(commands).replace("make ", "").split():
         assert re.search(rf"^{target}:", makefile, re.M), target
     asked = [step["with"]["python-version"].split() for job in jobs for step in job["steps"] if "with" in step]
