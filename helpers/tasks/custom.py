@@ -30,6 +30,7 @@ class CustomTask(Task):
     grade: f(row, text) -> bool or `Grade`, where text is the final channel. Default: an answer is correct if the
     weighted sum of its rewards is above 0. Such rewards are called in an evaluation, too, where there is no trainer
     and so no `trainer_state`.
+    reference_answer: f(row) -> a right answer as the final channel would have it, for the lint and the dry run.
     reward_weights: one a reward; default: all 1. outcomes: of the grades; needed only for a `grade` with others.
     name: for messages and checkpoints.
 
@@ -46,6 +47,7 @@ class CustomTask(Task):
         rewards: Callable | Sequence[Callable],
         grade: Callable[[Row, str], bool | Grade] | None = None,
         *,
+        reference_answer: Callable[[Row], str] | None = None,
         reward_weights: Sequence[float] | None = None,
         outcomes: tuple[str, ...] = (CORRECT, "wrong"),
         name: str = "custom",
@@ -57,6 +59,7 @@ class CustomTask(Task):
         if len(self.reward_weights) != len(self.reward_funcs):
             raise UserError(f"{len(self.reward_weights)} reward_weights for {len(self.reward_funcs)} rewards.")
         self._grade = grade
+        self._reference_answer = reference_answer
         self._rows_by_split = self._split(_read(data))
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
@@ -69,6 +72,9 @@ class CustomTask(Task):
         rows = list(self._rows_by_split[split])
         random.Random(f"{split} {seed}").shuffle(rows)
         return Dataset.from_list(rows[:size])
+
+    def reference_answer(self, row: Row) -> str | None:
+        return None if self._reference_answer is None else self._reference_answer(row)
 
     def is_heldout(self, row: Row) -> bool:
         return _split_of(row["cluster"]) != "train"

@@ -8,6 +8,14 @@ from helpers.tasks.grading import grade_answers
 from helpers.tasks.task import Row, Task
 
 
+def describe_lint(task: Task, rows: Sequence[Row], reward_funcs: Sequence[Callable], weights: Sequence[float]) -> str:
+    """Return what the lint finds, or one sentence where the task knows no reference answers to compare with."""
+    rows = list(rows)
+    if all(task.reference_answer(row) is None for row in rows):
+        return f"Not linted: task '{task.name}' knows no reference answers to compare with."
+    return str(lint_task(task, rows, reward_funcs, weights))
+
+
 def lint_task(
     task: Task,
     rows: Sequence[Row],

@@ -12,7 +12,7 @@ from helpers.rewards.math import math_answer
 from helpers.rewards.probes import CANARY_VARIABLE, answer_format
 from helpers.rewards.text import text_of
 from helpers.tasks.custom import CustomTask
-from helpers.tasks.lint import lint_task
+from helpers.tasks.lint import describe_lint, lint_task
 from helpers.tasks.math.task import MathTask
 from helpers.tasks.matmul.task import MatmulTask
 
@@ -357,3 +357,19 @@ def test_the_format_of_answers(answers, opening, closing):
     shape = answer_format(answers)
     assert (shape.opening, shape.closing) == (opening, closing)
     assert [shape.wrap(shape.content(answer)) for answer in answers] == answers
+
+
+def test_a_task_of_ones_own_is_linted_where_it_knows_right_answers():
+    """A dry run must not end with an error only because nobody wrote reference answers."""
+    rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(200)]
+
+    def substring(completions, answer, **_):
+        return [float(right in text) for text, right in zip(texts(completions), answer)]
+
+    silent = CustomTask(rows, substring)
+    sample = silent.dataset("train", 8)
+    described = describe_lint(silent, sample, silent.reward_funcs, silent.reward_weights)
+    assert described == "Not linted: task 'custom' knows no reference answers to compare with."
+    task = CustomTask(rows, substring, reference_answer=lambda row: row["answer"])
+    described = describe_lint(task, task.dataset("train", 8), task.reward_funcs, task.reward_weights)
+    assert "all answers, the right one first" in described and SAME in described
