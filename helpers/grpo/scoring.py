@@ -2,12 +2,18 @@
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Real
 
 import torch
 
 from helpers.grpo.guards import LimitReached, time_limit
-from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import (
+    call_reward,
+    check_count,
+    completion_arguments,
+    describe_failure,
+    is_finite_number,
+    name_of,
+)
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks import Grade, Task
@@ -117,16 +123,9 @@ def _column(name: str, values, count: int) -> torch.Tensor:
     """Return float64 [B] from what the reward `name` returned; None becomes NaN."""
     check_count(name, values, count, then=f"; {GOES_ON}")
     for value in values:
-        if value is not None and not _is_finite(value):
+        if value is not None and not is_finite_number(value):
             raise UserError(
                 f"Reward '{name}' returned {repr(value)[:80]}: return a finite number, or None for not applicable; "
                 f"{GOES_ON}."
             )
     return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float64)
-
-
-def _is_finite(value) -> bool:
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False

@@ -3,9 +3,11 @@
 import asyncio
 import functools
 import inspect
+import math
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from numbers import Real
 from pathlib import Path
 
 from helpers.rollout.completion import Completion
@@ -83,6 +85,14 @@ class _EventLoopThread:
 
 
 _background: _EventLoopThread | None = None
+
+
+def is_finite_number(value: object) -> bool:
+    """Tell whether a value is a real number, neither NaN nor infinite."""
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
 
 
 def check_count(name: str, values: object, count: int, then: str = "") -> None:

@@ -4,7 +4,6 @@ The rewards are called in this process, as the trainer calls them, since that is
 here, and does it stop a training. One that never returns is not stopped.
 """
 
-import inspect
 import math
 import os
 import tempfile
@@ -13,11 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from types import SimpleNamespace
 
-from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import (
+    call_reward,
+    check_count,
+    completion_arguments,
+    describe_failure,
+    is_finite_number,
+    name_of,
+)
 from helpers.rewards.probes import CANARY_VARIABLE, Texts, code_probes, long_probes, long_text, plain_probes
 from helpers.rewards.registry import RewardSpec, list_rewards
 from helpers.rollout.completion import Completion
@@ -105,14 +110,12 @@ def lint_rewards(
     reference_answers: Sequence[str | None],
     weights: Sequence[float] | None = None,
     *,
-    value_ranges: Mapping[str, tuple[float, float]] | None = None,
     is_right: IsRight | None = None,
 ) -> LintReport:
     """Ask what the weighted sum of the rewards pays to completions that deserve nothing.
 
     rows: of the data set, each with its prompt; eight to thirty are enough. reference_answers: a right answer to each,
     as the final channel would have it; a row with None is left out. weights: one a reward, default: all 1.
-    value_ranges: name of a reward -> the lowest and highest value that it may pay; default: what is registered.
     is_right: tells which answers of other rows are right for a row, too, and so deserve what they are paid; default:
     those of the same text.
 
@@ -140,22 +143,19 @@ def lint_rewards(
             f"{len(rows)} rows with {len(set(answers))} different reference answers: the lint compares answers of "
             "different rows, so give it rows with at least two."
         )
-    lint = _Lint(reward_funcs, weights, [row for row, _ in pairs], answers, value_ranges)
+    lint = _Lint(reward_funcs, weights, [row for row, _ in pairs], answers)
     return lint.run(is_right)
 
 
 class _Lint:
     """One run of the lint: calls the rewards and collects what is wrong."""
 
-    def __init__(self, reward_funcs, weights, rows, answers, value_ranges):
+    def __init__(self, reward_funcs, weights, rows, answers):
         self.reward_funcs = reward_funcs
         self.weights = weights
         self.rows = rows
         self.answers = answers
         self.specs = [_spec_of(function) for function in reward_funcs]
-        self.ranges = [
-            _range_of(function, spec, value_ranges) for function, spec in zip(reward_funcs, self.specs, strict=True)
-        ]
         self.findings = []
         self.pays = []
         self.raised = False
@@ -265,7 +265,7 @@ class _Lint:
         if canary is not None:
             batches = [slice(number, number + 1) for number in range(len(texts))]
         table = []
-        for function, value_range in zip(self.reward_funcs, self.ranges, strict=True):
+        for function, spec in zip(self.reward_funcs, self.specs, strict=True):
             values = []
             problems = Counter()
             for batch in batches:
@@ -278,19 +278,19 @@ class _Lint:
                     problems[f"'{name_of(function)}' RAN it"] += len(found)
             for problem, count in problems.items():
                 self._report(probe, problem, count, len(texts))
-            table.append(self._checked(function, probe, values, value_range))
+            table.append(self._checked(function, probe, values, spec))
         return table
 
-    def _checked(self, function: Callable, probe: str, values: Sequence, value_range) -> list[float | None]:
+    def _checked(self, function: Callable, probe: str, values: Sequence, spec: RewardSpec | None) -> list[float | None]:
         """Return the values as numbers; report those that the trainer refuses and those outside the range."""
         name = name_of(function)
-        refused = [value for value in values if value is not None and not _is_finite(value)]
+        refused = [value for value in values if value is not None and not is_finite_number(value)]
         if refused:
             problem = f"'{name}' returned {refused[0]!r:.40}, which is no finite number and not None"
             self._report(probe, problem, len(refused), len(values))
-        numbers = [float(value) if value is not None and _is_finite(value) else None for value in values]
-        if value_range is not None:
-            low, high = value_range
+        numbers = [float(value) if value is not None and is_finite_number(value) else None for value in values]
+        if spec is not None:
+            low, high = spec.value_range
             outside = [number for number in numbers if number is not None and not low <= number <= high]
             if outside:
                 problem = f"'{name}' returned {outside[0]:g}, and its range is {low:g} to {high:g}"
@@ -453,23 +453,9 @@ def _wrong_answers(rows: Sequence[Row], answers: Sequence[str], is_right: IsRigh
 def _spec_of(function: Callable) -> RewardSpec | None:
     """Return what the registry knows of a reward, if this very function or class is registered."""
     for spec in list_rewards():
-        registered = inspect.unwrap(spec.make)
-        if function is registered or (inspect.isclass(registered) and type(function) is registered):
+        if spec.made(function):
             return spec
     return None
-
-
-def _range_of(function: Callable, spec: RewardSpec | None, value_ranges) -> tuple[float, float] | None:
-    if value_ranges is not None:
-        return value_ranges.get(name_of(function))
-    return None if spec is None else spec.value_range
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -6,13 +6,11 @@ options is a class: derive it from `Reward`, and its instances are the functions
 
 import functools
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 
-from helpers.rewards.calling import describe_failure, is_async, name_of
+from helpers.rewards.calling import describe_failure, is_finite_number, name_of
 from helpers.runtime import UserError, did_you_mean, first_line
 
 RewardFunction = Callable[..., list[float | None]]
@@ -36,18 +34,44 @@ class Reward(ABC):
 class RewardSpec:
     """A registered reward.
 
-    make: takes the reward's options and returns the reward function. value_range: the lowest and the highest value
-    that it pays. needs: the columns of the data set that it reads. pays_correctness: whether it tells right answers
-    from wrong ones. summary: one line. origin: the module and the name of what was registered.
+    reward: the function, or the subclass of `Reward`. value_range: the lowest and the highest value that it pays.
+    needs: the columns of the data set that it reads. pays_correctness: whether it tells right answers from wrong ones.
     """
 
     name: str
-    make: Callable[..., RewardFunction]
+    reward: RewardFunction | type[Reward]
     value_range: tuple[float, float]
     needs: tuple[str, ...]
     pays_correctness: bool
-    summary: str
-    origin: tuple[str, str]
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return _summary(self.name, self.reward)
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """The module and the name under which it was defined."""
+        defined = _behind_partials(self.reward)
+        if not hasattr(defined, "__qualname__"):  # an object with __call__
+            defined = type(defined)
+        return defined.__module__, defined.__qualname__
+
+    def make(self, **options) -> RewardFunction:
+        """Return the reward function. options: those of its class."""
+        return self.reward(**options) if inspect.isclass(self.reward) else self.reward
+
+    def made(self, function: Callable) -> bool:
+        """Tell whether a reward function is this one, or an instance of this class."""
+        return function == self.reward or (inspect.isclass(self.reward) and type(function) is self.reward)
+
+
+@dataclass(frozen=True)
+class _Preset:
+    """Rewards with their weights, and what makes them together; None: each is made by itself."""
+
+    rewards: tuple[tuple[str, float], ...]
+    make: Callable[[], list[RewardFunction]] | None
 
 
 #: What TRL's trainer passes to every reward beside prompts, completions and columns.
@@ -55,78 +79,63 @@ _FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _REWARDS: dict[str, RewardSpec] = {}
-_PRESETS: dict[str, tuple[tuple[str, float], ...]] = {}
+_PRESETS: dict[str, _Preset] = {}
 
 
 def register_reward(
-    name: str | None = None,
-    *,
-    value_range: tuple[float, float],
-    needs: Sequence[str] = (),
-    pays_correctness: bool = False,
+    value_range: tuple[float, float], needs: Sequence[str] = (), pays_correctness: bool = False
 ) -> Callable:
     """Register the reward function, or the subclass of `Reward`, that this decorates; returns it as it is.
 
-    name: by which it is known; default: the function's name, or the class's attribute `name`. The other arguments are
-    those of `RewardSpec`; the summary is the first line of the docstring. What has the same module and name as an
-    earlier registration takes its place, so that a cell can be run again.
+    It is known by the function's name, or by the class's attribute `name`, which is also its name in logs. The
+    arguments are those of `RewardSpec`. A reward of the same module and name takes the place of the earlier one, so a
+    cell can be run again.
 
-    Raises UserError for a name that is taken or is no identifier, a range that is none, a reward without a docstring,
-    one that a trainer could not call, and a class that is not a complete subclass of `Reward`.
+    Raises UserError for a name that is taken or is no identifier, an invalid range, a reward without a docstring, one
+    that a trainer could not call, and a class that is not a complete subclass of `Reward`.
     """
+    if callable(value_range):
+        raise UserError("register_reward needs parentheses: write @register_reward(value_range=(0, 1)).")
 
     def register(reward):
         if not callable(reward):
             raise UserError(f"register_reward takes a function or a subclass of Reward; got {reward!r:.80}.")
-        known_as = _known_as(name, reward)
-        lowest_and_highest = _check_range(known_as, value_range)
-        columns = _check_columns(known_as, needs)
-        _check_signature(known_as, reward, columns)
-        origin = _origin(reward)
-        if known_as in _REWARDS and _REWARDS[known_as].origin != origin:
-            raise UserError(f"There is a reward '{known_as}' already: choose another name.")
-        _REWARDS[known_as] = RewardSpec(
-            known_as,
-            reward if inspect.isclass(reward) else _without_options(known_as, reward),
-            lowest_and_highest,
-            columns,
-            bool(pays_correctness),
-            _summary(known_as, reward),
-            origin,
-        )
+        name = _name_of_class(reward) if inspect.isclass(reward) else _name_of_function(reward)
+        columns = _check_columns(name, needs)
+        spec = RewardSpec(name, reward, _check_range(name, value_range), columns, bool(pays_correctness))
+        _summary(name, reward)
+        _check_signature(name, reward, columns)
+        if name in _REWARDS and _REWARDS[name].origin != spec.origin:
+            raise UserError(f"There is a reward '{name}' already: choose another name.")
+        _REWARDS[name] = spec
         return reward
 
     return register
 
 
-def _known_as(name: str | None, reward: Callable) -> str:
-    """Return the name of a reward that is to be registered."""
-    if inspect.isclass(reward):
-        return _name_of_class(name, reward)
-    known_as = name_of(reward) if name is None else name
-    if not isinstance(known_as, str) or not known_as.isidentifier():
-        raise UserError(f"A reward cannot be called {known_as!r:.80}: give register_reward a name such as 'my_reward'.")
-    return known_as
+def _name_of_function(reward: Callable) -> str:
+    name = name_of(reward)
+    if not name.isidentifier():
+        raise UserError(f"A reward cannot be called {name!r:.80}: define it with def, under a name of its own.")
+    return name
 
 
-def _name_of_class(name: str | None, reward: type) -> str:
+def _name_of_class(reward: type) -> str:
     """Return the name of a class of rewards, which its instances bear in logs, too."""
     if not issubclass(reward, Reward):
-        raise UserError(f"{reward.__name__} is registered as a reward and is none: derive it from Reward.")
+        raise UserError(f"{reward.__name__} is not a reward: derive it from Reward.")
     if inspect.isabstract(reward):
-        raise UserError(f"{reward.__name__} is registered as a reward and cannot be called: define its __call__.")
-    own = getattr(reward, "name", None)
-    if not isinstance(own, str) or not own.isidentifier():
+        raise UserError(f"{reward.__name__} cannot be called: define its __call__.")
+    name = getattr(reward, "name", None)
+    if not isinstance(name, str) or not name.isidentifier():
         raise UserError(f"{reward.__name__} has no name: give the class an attribute such as name = 'my_reward'.")
-    if name not in (None, own):
-        raise UserError(f"{reward.__name__} is registered as '{name}' and has name = '{own}': make them the same.")
-    return own
+    return name
 
 
 def _check_range(name: str, value_range: tuple[float, float]) -> tuple[float, float]:
     """Return (lowest, highest) as two finite numbers."""
     is_pair = isinstance(value_range, (tuple, list)) and len(value_range) == 2
-    if is_pair and all(map(_is_finite, value_range)) and value_range[0] < value_range[1]:
+    if is_pair and all(map(is_finite_number, value_range)) and value_range[0] < value_range[1]:
         return tuple(value_range)
     raise UserError(f"Reward '{name}': value_range must be (lowest, highest), two finite numbers; got {value_range!r}.")
 
@@ -136,13 +145,6 @@ def _check_columns(name: str, needs: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(needs, (tuple, list)) or not all(isinstance(column, str) for column in needs):
         raise UserError(f"Reward '{name}': needs must be a tuple of names of columns; got {needs!r:.80}.")
     return tuple(needs)
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False
 
 
 def _check_signature(name: str, reward: Callable, columns: tuple[str, ...]) -> None:
@@ -168,46 +170,10 @@ def _summary(name: str, reward: Callable) -> str:
     return lines[0]
 
 
-def _origin(reward: Callable) -> tuple[str, str]:
-    """Return what a cell or a module that is run again registers again: the same module and name."""
-    defined = _behind_partials(reward)
-    if not hasattr(defined, "__qualname__"):  # an object with __call__
-        defined = type(defined)
-    return defined.__module__, defined.__qualname__
-
-
 def _behind_partials(function: Callable) -> Callable:
     while isinstance(function, functools.partial):
         function = function.func
     return function
-
-
-def _without_options(name: str, function: RewardFunction) -> Callable[[], RewardFunction]:
-    if name_of(function) != name:
-        function = _RenamedAsync(name, function) if is_async(function) else _Renamed(name, function)
-
-    def make():
-        return function
-
-    return make
-
-
-class _Renamed(Reward):
-    """A function that is registered under another name than its own, which logs must show."""
-
-    def __init__(self, name: str, function: RewardFunction):
-        self.name = name
-        self.function = function
-
-    def __call__(self, *arguments, **columns) -> list[float | None]:
-        return self.function(*arguments, **columns)
-
-
-class _RenamedAsync(_Renamed):
-    """The same of an `async def` function: TRL looks at the method to know what it must await."""
-
-    async def __call__(self, *arguments, **columns) -> list[float | None]:
-        return await self.function(*arguments, **columns)
 
 
 def get_reward(name: str, /, **options) -> RewardFunction:
@@ -229,7 +195,11 @@ def get_reward(name: str, /, **options) -> RewardFunction:
 
 def _check_options(spec: RewardSpec, options: dict[str, object]) -> None:
     """Raise UserError unless a reward can be made with these options, as far as their names say."""
-    parameters = inspect.signature(spec.make).parameters.values()
+    if not inspect.isclass(spec.reward):
+        if options:
+            raise UserError(f"Reward '{spec.name}' has no options; got {', '.join(options)}.")
+        return
+    parameters = inspect.signature(spec.reward).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     named = [parameter for parameter in parameters if parameter.kind in _BY_NAME]
     known = [parameter.name for parameter in named]
@@ -264,8 +234,12 @@ def list_rewards() -> list[RewardSpec]:
     return [_REWARDS[name] for name in sorted(_REWARDS)]
 
 
-def register_preset(name: str, rewards: Sequence[tuple[str, float]]) -> None:
+def register_preset(
+    name: str, rewards: Sequence[tuple[str, float]], make: Callable[[], list[RewardFunction]] | None = None
+) -> None:
     """Make a list of (reward name, weight) known by a name, in place of an earlier one of that name.
+
+    make: returns the reward functions, where they share something; default: each is made by itself.
 
     Raises UserError for an unknown or repeated reward, one that has options it needs, a weight
     that is no finite number, and unless a reward that pays for correctness has a weight above 0.
@@ -273,15 +247,15 @@ def register_preset(name: str, rewards: Sequence[tuple[str, float]]) -> None:
     pairs = _check_pairs(name, rewards)
     names = [reward for reward, _ in pairs]
     if len(set(names)) < len(names):
-        raise UserError(f"Preset '{name}' names a reward twice: {', '.join(names)}.")
+        raise UserError(f"Preset '{name}' names a reward twice: {', '.join(names)}. Give it once, with its weight.")
     pays_correctness = False
     for reward, weight in pairs:
         spec = reward_spec(reward)
         _check_options(spec, {})
         pays_correctness = pays_correctness or (spec.pays_correctness and weight > 0)
     if not pays_correctness:
-        raise UserError(f"Preset '{name}' has no reward that pays for correctness: whatever else pays is learned.")
-    _PRESETS[name] = pairs
+        raise UserError(f"Preset '{name}' has no reward that pays for correctness: add one, with a weight above 0.")
+    _PRESETS[name] = _Preset(pairs, make)
 
 
 def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
@@ -291,7 +265,7 @@ def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple
     pairs = []
     for entry in rewards:
         is_pair = isinstance(entry, (tuple, list)) and len(entry) == 2
-        if not is_pair or not isinstance(entry[0], str) or not _is_finite(entry[1]):
+        if not is_pair or not isinstance(entry[0], str) or not is_finite_number(entry[1]):
             raise UserError(f"Preset '{name}' takes pairs (reward name, weight); got {entry!r:.80}.")
         pairs.append(tuple(entry))
     return tuple(pairs)
@@ -299,7 +273,7 @@ def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple
 
 def list_presets() -> dict[str, tuple[tuple[str, float], ...]]:
     """Return preset -> its rewards and their weights."""
-    return dict(_PRESETS)
+    return {name: preset.rewards for name, preset in _PRESETS.items()}
 
 
 def reward_preset(
@@ -310,7 +284,11 @@ def reward_preset(
     options: reward name -> options of that reward. Raises UserError for an unknown name, and as `get_reward`.
     """
     _check_known("preset", name, _PRESETS)
+    preset = _PRESETS[name]
     options = options or {}
-    functions = [get_reward(reward, **options.get(reward, {})) for reward, _ in _PRESETS[name]]
-    weights = [weight for _, weight in _PRESETS[name]]
+    if preset.make is not None and not options:
+        functions = preset.make()
+    else:
+        functions = [get_reward(reward, **options.get(reward, {})) for reward, _ in preset.rewards]
+    weights = [weight for _, weight in preset.rewards]
     return functions, weights

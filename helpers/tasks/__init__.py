@@ -5,13 +5,20 @@ Importing this also registers the rewards that belong to a task, so the lists of
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
 
-from helpers.rewards.registry import list_presets, list_rewards, reward_preset
-from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.rewards.registry import (
+    get_reward,
+    list_presets,
+    list_rewards,
+    register_preset,
+    register_reward,
+    reward_preset,
+)
+from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.code.task import CodeTask
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.general.task import GeneralTask
+from helpers.tasks.importing import import_by_name
 from helpers.tasks.math.task import MathTask
 from helpers.tasks.matmul import rewards  # noqa: F401  (registers them)
 from helpers.tasks.matmul.task import MatmulTask
@@ -35,7 +42,7 @@ def get_task(name: str, **options) -> Task:
     Raises UserError for an unknown name, and for a module that cannot be imported.
     """
     if ":" in name:
-        return _import_function(name)(**options)
+        return _import_task(name)(**options)
     if name not in _TASKS:
         raise UserError(
             f"There is no task '{name}'{did_you_mean(name, _TASKS)}: choose {', '.join(_TASKS)}, or write "
@@ -44,20 +51,16 @@ def get_task(name: str, **options) -> Task:
     return _TASKS[name](**options)
 
 
-def _import_function(name: str) -> Callable[..., Task]:
-    module, _, function = name.partition(":")
-    try:
-        return getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"Cannot import the task '{name}' ({first_line(error)}): the module must lie where Python finds it, such "
-            "as the project's folder or one in PYTHONPATH."
-        ) from error
+def _import_task(name: str) -> Callable[..., Task]:
+    found = import_by_name("task", name)
+    if not callable(found):
+        raise UserError(f"'{name}' is a {type(found).__name__}: name a function or class that returns a Task.")
+    return found
 
 
 def known_options(name: str, **options) -> dict:
     """Return those of the options that the task of that name takes, for callers that serve every task."""
-    make_task = _import_function(name) if ":" in name else _TASKS.get(name)
+    make_task = _import_task(name) if ":" in name else _TASKS.get(name)
     if make_task is None:
         return {}
     parameters = inspect.signature(make_task).parameters
@@ -87,11 +90,14 @@ __all__ = [
     "Measure",
     "ReasoningTask",
     "Task",
+    "get_reward",
     "get_task",
     "known_options",
     "list_presets",
     "list_rewards",
     "list_tasks",
+    "register_preset",
+    "register_reward",
     "register_task",
     "reward_preset",
 ]

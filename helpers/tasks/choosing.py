@@ -1,12 +1,13 @@
 """The rewards of a run: the task's own, or others by name."""
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from helpers.rewards.calling import name_of
-from helpers.rewards.registry import get_reward, list_presets, list_rewards
+from helpers.rewards.registry import Reward, get_reward, list_presets, list_rewards
 from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import Task
 
 Chosen = tuple[list[Callable], list[float]]
@@ -15,14 +16,14 @@ Chosen = tuple[list[Callable], list[float]]
 def choose_rewards(text: str, task: Task) -> Chosen:
     """Return reward functions and their weights.
 
-    text: "" for the task's own; the name of a preset, such as "math"; or names of rewards with commas between them,
-    each with a weight if it is not 1, such as "math_answer, length_penalty=0.1". A name is that of a registered reward,
-    of one of the task's own, or "module:function". The task's grades stay what they are.
+    text: "", or the task's name, for its own; the name of a preset, such as "math"; or names of rewards with commas
+    between them, each with a weight if it is not 1, such as "math_answer, math_format=0.1". A name is that of a
+    registered reward, of one of the task's own, or "module:function". The task's grades stay what they are.
 
     Raises UserError for an unknown name, a weight that is no number, a reward named twice, and a reward that reads a
     column which the task's data do not have.
     """
-    if not text.strip():
+    if text.strip() in ("", task.name):
         return list(task.reward_funcs), list(task.reward_weights)
     own = {name_of(function): function for function in task.reward_funcs}
     if text.strip() in list_presets():
@@ -78,14 +79,15 @@ def _find(name: str, own: dict[str, Callable]) -> Callable:
 
 
 def _import_reward(name: str) -> Callable:
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"Cannot import the reward '{name}' ({first_line(error)}): the module must lie where Python finds it, such "
-            "as the project's folder or one in PYTHONPATH."
-        ) from error
+    found = import_by_name("reward", name)
+    if inspect.isclass(found) and issubclass(found, Reward):
+        try:
+            return found()
+        except TypeError as error:
+            raise UserError(
+                f"The reward '{name}' needs options ({first_line(error)}): name a function or an instance in that "
+                "module which has them."
+            ) from error
     if not callable(found):
         raise UserError(f"'{name}' is a {type(found).__name__}: a reward is a function f(prompts, completions, ...).")
     return found

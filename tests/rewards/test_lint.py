@@ -10,6 +10,7 @@ from helpers.rewards.answers import boxed_number
 from helpers.rewards.lint import MORE, SAME, lint_rewards
 from helpers.rewards.math import math_answer
 from helpers.rewards.probes import CANARY_VARIABLE, answer_format
+from helpers.rewards.registry import register_reward
 from helpers.rewards.text import text_of
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.lint import describe_lint, lint_task
@@ -253,11 +254,13 @@ def test_a_regular_expression_that_takes_quadratic_time():
 
 
 def test_values_outside_the_declared_range():
-    def doubled(completions, answer, **_):
+    def doubled(prompts, completions, answer, **_):
+        """Pay 2."""
         return [2 * value for value in math_answer(None, completions, answer)]
 
     assert lint(doubled).ok
-    report = lint(doubled, value_ranges={"doubled": (0.0, 1.0)})
+    register_reward(value_range=(0, 1), needs=("answer",))(doubled)
+    report = lint(doubled)
     (only,) = report.findings
     assert (only.probe, only.problem) == ("honest answer", "'doubled' returned 2, and its range is 0 to 1")
 

@@ -111,7 +111,7 @@ def test_options_that_do_not_fit(name, options, words):
 
 def test_a_function_has_no_options():
     register_reward(value_range=(0, 1))(letters)
-    with pytest.raises(UserError, match="'letters' has no option 'rate': it has none"):
+    with pytest.raises(UserError, match="'letters' has no options; got rate"):
         get_reward("letters", rate=1)
 
 
@@ -132,11 +132,8 @@ def test_names_are_unique():
     """Else the second of two files silently takes the first one's place."""
     register_reward(value_range=(0, 1))(letters)
 
-    def other(prompts, completions, **_):
-        """Pay for something else."""
-
     with pytest.raises(UserError, match="There is a reward 'letters' already: choose another name"):
-        register_reward("letters", value_range=(0, 1))(other)
+        run_cell("@register_reward(value_range=(0, 1))\ndef letters(prompts, completions, **_):\n    'Pay.'")
     with pytest.raises(UserError, match="'length_penalty' already"):
         run_cell("@register_reward(value_range=(0, 1))\ndef length_penalty(prompts, completions, **_):\n    'Pay.'")
     assert get_reward("letters") is letters
@@ -212,19 +209,16 @@ def test_an_unknown_name_with_a_suggestion():
 
 
 def test_async_functions():
-    """A trainer must see that they are async, under the registered name, too; TRL looks before it calls."""
+    """A trainer must see that they are async; TRL looks before it calls."""
 
     async def slow(prompts, completions, **_):
         """Pay slowly."""
         return letters(prompts, completions)
 
     register_reward(value_range=(0, 10))(slow)
-    register_reward("slow_letters", value_range=(0, 10))(slow)
-    for name in ("slow", "slow_letters"):
-        reward = get_reward(name)
-        assert is_async(reward) and name_of(reward) == name
-        assert asyncio.run(reward(*TWO)) == [1.0, 2.0]
     assert get_reward("slow") is slow
+    assert is_async(slow) and name_of(slow) == "slow"
+    assert asyncio.run(slow(*TWO)) == [1.0, 2.0]
     assert not is_async(letters) and not is_async(get_reward("plain"))
 
 
@@ -242,40 +236,39 @@ class Judge:
 
 
 def test_bound_methods_objects_and_partials():
-    """Each is known, and logged, by the registered name."""
+    """Each is known by the name that logs show."""
     register_reward(value_range=(0, 10))(Judge(3).opinion)
-    register_reward("objective", value_range=(0, 10))(Judge(4))
-    register_reward("partial_letters", value_range=(0, 10))(functools.partial(letters, answer=3))
-    register_reward("partial_letters", value_range=(0, 10))(functools.partial(letters, answer=4))
+    register_reward(value_range=(0, 10))(Judge(4))
+    register_reward(value_range=(0, 10))(functools.partial(letters, answer=3))
+    register_reward(value_range=(0, 10))(functools.partial(letters, answer=4))
     assert get_reward("opinion")(*TWO) == [3, 3]
-    assert get_reward("objective")(*TWO) == [4, 4]
-    assert get_reward("partial_letters")(*TWO) == [1.0, 2.0]
-    assert reward_spec("objective").summary == "Pay what the judge says."
-    assert reward_spec("partial_letters").summary == "Pay for letters."
-    for name in ("opinion", "objective", "partial_letters"):
+    assert get_reward("Judge")(*TWO) == [4, 4]
+    assert get_reward("letters")(*TWO) == [1.0, 2.0]
+    assert reward_spec("Judge").summary == "Pay what the judge says."
+    assert reward_spec("letters").summary == "Pay for letters."
+    for name in ("opinion", "Judge", "letters"):
         assert name_of(get_reward(name)) == name
-    assert "letters" not in registry._REWARDS
+
+
+def test_parentheses_that_are_missing():
+    """The commonest slip of a newcomer."""
+    with pytest.raises(UserError, match=r"write @register_reward\(value_range=\(0, 1\)\)"):
+        register_reward(letters)
 
 
 def test_a_lambda_has_neither_name_nor_docstring():
     def nameless():
         return lambda prompts, completions, **_: [1.0] * len(completions)
 
-    with pytest.raises(UserError, match="cannot be called '<lambda>': give register_reward a name"):
+    with pytest.raises(UserError, match="cannot be called '<lambda>': define it with def"):
         register_reward(value_range=(0, 1))(nameless())
-    with pytest.raises(UserError, match="'ones' has no docstring"):
-        register_reward("ones", value_range=(0, 1))(nameless())
-    described = nameless()
-    described.__doc__ = "Pay 1."
-    register_reward("ones", value_range=(0, 1))(described)
-    assert get_reward("ones")(*TWO) == [1.0, 1.0] and name_of(get_reward("ones")) == "ones"
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("class Wrong:\n    'Pay.'\n    name = 'wrong'", "Wrong is registered as a reward and is none: derive it"),
-        ("class Wrong(Reward):\n    'Pay.'\n    name = 'wrong'", "Wrong .* cannot be called: define its __call__"),
+        ("class Wrong:\n    'Pay.'\n    name = 'wrong'", "Wrong is not a reward: derive it"),
+        ("class Wrong(Reward):\n    'Pay.'\n    name = 'wrong'", "Wrong cannot be called: define its __call__"),
         ("class Wrong(Reward):\n    'Pay.'\n    def __call__(self, **_): ...", "Wrong has no name: give the class"),
         ("class Wrong(Reward):\n    name = 'wrong'\n    def __call__(self, **_): ...", "'wrong' has no docstring"),
         ("class Wrong(Reward):\n    ' '\n    name = 'wrong'\n    def __call__(self, **_): ...", "no docstring"),
@@ -314,11 +307,9 @@ def test_other_things_that_are_no_rewards():
     for thing in (3, "letters", None):
         with pytest.raises(UserError, match="takes a function or a subclass of Reward"):
             register_reward(value_range=(0, 1))(thing)
-    for function in (len, functools.partial(Plain), max):
-        with pytest.raises(UserError, match="'pay' cannot be called as trainers do"):
-            register_reward("pay", value_range=(0, 1))(function)
-    with pytest.raises(UserError, match="Plain is registered as 'other' and has name = 'plain'"):
-        register_reward("other", value_range=(0, 1))(Plain)
+    for function in (len, max):
+        with pytest.raises(UserError, match="cannot be called as trainers do"):
+            register_reward(value_range=(0, 1))(function)
 
 
 @pytest.fixture

@@ -1,30 +1,27 @@
-"""The matmul task's rewards, by name. All that are made with the same options share one judge and its verdicts."""
+"""The matmul task's rewards, by name."""
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 from helpers.rewards.registry import Reward, register_preset, register_reward
 from helpers.tasks.matmul.task import MatmulTask
 
 
-@cache
-def _shared_task(level: str, workers: int | None) -> MatmulTask:
-    return MatmulTask(level=level, workers=workers)
-
-
 class MatmulReward(Reward):
     """A reward of the matmul task.
 
-    level: of the sandbox, "os", or "policy" for a host without seccomp. workers: programs judged at a time; None: one a
-    core.
+    task: whose judge and verdicts it uses; default: a task of its own. Rewards of one task judge a program once.
     """
 
-    def __init__(self, level: str = "os", workers: int | None = None):
-        self.task = _shared_task(level, workers)
+    def __init__(self, task: MatmulTask | None = None):
+        self.task = MatmulTask() if task is None else task
 
     def __call__(self, prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:
         reward = getattr(self.task, self.name)
         return reward(prompts, completions, **columns)
+
+    def close(self) -> None:
+        """End the sandbox's processes."""
+        self.task.close()
 
 
 @register_reward(value_range=(-0.5, 0.5), needs=("contract",))
@@ -55,6 +52,13 @@ class SpeedCheck(MatmulReward):
     name = "speed_check"
 
 
+def _of_one_task() -> list[Callable]:
+    task = MatmulTask()
+    return [reward(task) for reward in (FunctionWorks, NoCheating, CorrectnessCheck, SpeedCheck)]
+
+
 register_preset(
-    "matmul", [("function_works", 1.0), ("no_cheating", 1.0), ("correctness_check", 1.0), ("speed_check", 1.0)]
+    "matmul",
+    [("function_works", 1.0), ("no_cheating", 1.0), ("correctness_check", 1.0), ("speed_check", 1.0)],
+    make=_of_one_task,
 )
