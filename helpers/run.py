@@ -200,8 +200,8 @@ def tasks_table() -> str:
     rows = []
     for name in list_tasks():
         task = get_task(name)
-        digests = frozen_digests(name) or {}
-        summary = type(task).__doc__.split("\n")[0]
+        digests = frozen_digests(task) or {}
+        summary = (type(task).__doc__ or "").split("\n")[0]
         rows.append((name, " ".join(task.splits), digests.get("train", "not frozen")[:12], summary))
     return text_table(rows, header=("task", "splits", "train sha256", "what is asked"))
 

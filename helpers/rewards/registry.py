@@ -104,7 +104,7 @@ def register_reward(
         columns = _check_columns(name, needs)
         spec = RewardSpec(name, reward, _check_range(name, value_range), columns, bool(pays_correctness))
         _summary(name, reward)
-        _check_signature(name, reward, columns)
+        check_signature(name, reward, columns)
         if name in _REWARDS and _REWARDS[name].origin != spec.origin:
             raise UserError(f"There is a reward '{name}' already: choose another name.")
         _REWARDS[name] = spec
@@ -147,7 +147,7 @@ def _check_columns(name: str, needs: Sequence[str]) -> tuple[str, ...]:
     return tuple(needs)
 
 
-def _check_signature(name: str, reward: Callable, columns: tuple[str, ...]) -> None:
+def check_signature(name: str, reward: Callable, columns: Sequence[str]) -> None:
     """Raise UserError for a reward that a trainer's call would not fit, which passes all columns by their names."""
     passed = dict.fromkeys(("prompts", "completions", *_FROM_TRL, *columns, "another_column"))
     called = reward.__call__ if inspect.isclass(reward) else reward
@@ -157,7 +157,7 @@ def _check_signature(name: str, reward: Callable, columns: tuple[str, ...]) -> N
     except (TypeError, ValueError) as error:  # ValueError: a function written in C that does not tell its signature
         raise UserError(
             f"Reward '{name}' cannot be called as trainers do ({first_line(error)}): let it take prompts, completions, "
-            "the columns named in needs, and **_ for all others."
+            "columns of the data set, and **_ for all others."
         ) from error
 
 
@@ -244,6 +244,8 @@ def register_preset(
     Raises UserError for an unknown or repeated reward, one that has options it needs, a weight
     that is no finite number, and unless a reward that pays for correctness has a weight above 0.
     """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise UserError(f"A preset cannot be called {name!r:.80}: give it a name such as 'my_preset'.")
     pairs = _check_pairs(name, rewards)
     names = [reward for reward, _ in pairs]
     if len(set(names)) < len(names):

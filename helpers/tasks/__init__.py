@@ -6,6 +6,7 @@ Importing this also registers the rewards that belong to a task, so the lists of
 import inspect
 from collections.abc import Callable
 
+from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import (
     get_reward,
     list_presets,
@@ -42,7 +43,7 @@ def get_task(name: str, **options) -> Task:
     Raises UserError for an unknown name, and for a module that cannot be imported.
     """
     if ":" in name:
-        return _import_task(name)(**options)
+        return _make_imported(name, options)
     if name not in _TASKS:
         raise UserError(
             f"There is no task '{name}'{did_you_mean(name, _TASKS)}: choose {', '.join(_TASKS)}, or write "
@@ -51,17 +52,26 @@ def get_task(name: str, **options) -> Task:
     return _TASKS[name](**options)
 
 
-def _import_task(name: str) -> Callable[..., Task]:
-    found = import_by_name("task", name)
-    if not callable(found):
-        raise UserError(f"'{name}' is a {type(found).__name__}: name a function or class that returns a Task.")
-    return found
+def _make_imported(name: str, options: dict) -> Task:
+    """Return the task of "module:function", or of "module:task" where it is there already."""
+    task = import_by_name("task", name)
+    if callable(task) and not isinstance(task, Task):
+        try:
+            task = task(**options)
+        except UserError:
+            raise
+        except Exception as error:
+            failure = describe_failure(f"Making the task '{name}'", error)
+            raise UserError(f"{failure}: fix it and run this again.") from error
+    if not isinstance(task, Task):
+        raise UserError(f"'{name}' gives a {type(task).__name__}: name a function or class that returns a Task.")
+    return task
 
 
 def known_options(name: str, **options) -> dict:
     """Return those of the options that the task of that name takes, for callers that serve every task."""
-    make_task = _import_task(name) if ":" in name else _TASKS.get(name)
-    if make_task is None:
+    make_task = import_by_name("task", name) if ":" in name else _TASKS.get(name)
+    if not callable(make_task):
         return {}
     parameters = inspect.signature(make_task).parameters
     return {option: value for option, value in options.items() if option in parameters}

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from helpers.rewards.calling import name_of
-from helpers.rewards.registry import Reward, get_reward, list_presets, list_rewards
+from helpers.rewards.registry import Reward, check_signature, get_reward, list_presets, list_rewards
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import Task
@@ -36,21 +36,25 @@ def choose_rewards(text: str, task: Task) -> Chosen:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"REWARDS names '{name}' twice: give it once, with its weight.")
-    check_columns(names, task)
+    if not any(weights):
+        raise UserError("All weights in REWARDS are 0, so nothing could be learned: give one reward another weight.")
+    _check_rewards(functions, task)
     return functions, weights
 
 
-def check_columns(names: Sequence[str], task: Task) -> None:
-    """Raise UserError for a registered reward that reads a column which the task's data do not have."""
-    columns = task.dataset("train", 1).column_names
+def _check_rewards(functions: Sequence[Callable], task: Task) -> None:
+    """Raise UserError for a reward that the trainer could not call with the columns of the task's data."""
+    columns = [column for column in task.dataset("train", 1).column_names if column != "prompt"]
     needs = {spec.name: spec.needs for spec in list_rewards()}
-    for name in names:
+    for function in functions:
+        name = name_of(function)
         missing = [column for column in needs.get(name, ()) if column not in columns]
         if missing:
             raise UserError(
                 f"Reward '{name}' reads the column '{missing[0]}', and the data of task '{task.name}' have "
                 f"{', '.join(columns)}: choose another reward or add the column."
             )
+        check_signature(name, function, columns)
 
 
 def _parse(text: str) -> list[tuple[str, float]]:
@@ -58,6 +62,10 @@ def _parse(text: str) -> list[tuple[str, float]]:
     pairs = []
     for part in text.split(","):
         name, equals, weight = (piece.strip() for piece in part.partition("="))
+        if not name:
+            raise UserError(f"REWARDS='{text}' has an empty name: leave out the comma, or write a reward there.")
+        if name in list_presets():
+            raise UserError(f"'{name}' in REWARDS is a preset: give it alone, or name its rewards one by one.")
         pairs.append((name, _weight(name, weight) if equals else 1.0))
     return pairs
 
@@ -72,8 +80,8 @@ def _find(name: str, own: dict[str, Callable]) -> Callable:
     if name not in registered:
         known = {*own, *registered, *list_presets()}
         raise UserError(
-            f"There is no reward '{name}'{did_you_mean(name, known)}: `make rewards` lists those that there are, and "
-            "module:function takes one of yours."
+            f"There is no reward '{name}'{did_you_mean(name, known)}: write names with commas between them. `make "
+            "rewards` lists those that there are, and module:function takes one of yours."
         )
     return get_reward(name)
 

@@ -1,7 +1,8 @@
 """Digests of the generated data sets: a change that alters a prompt or an answer is noticed.
 
-`frozen.json` holds, for each task with its default options and each of its splits, the SHA-256 of the first rows.
-`python -m helpers.tasks.frozen` writes it anew, after a change that is meant.
+`frozen.json` holds the SHA-256 of the first rows of each split, for each task with its default options, and for math
+with the depth that large models get, too. `python -m helpers.tasks.frozen` writes it anew, after a change that is
+meant.
 """
 
 import hashlib
@@ -15,6 +16,8 @@ from helpers.tasks.task import Row, Task
 FROZEN = Path(__file__).with_name("frozen.json")
 ROWS = 256
 SEED = 0
+#: Settings that change no row.
+NOT_OF_DATA = ("task", "sandbox")
 
 
 def rows_digest(rows: Sequence[Row]) -> str:
@@ -28,22 +31,30 @@ def split_digests(task: Task) -> dict[str, str]:
     return {split: rows_digest(task.dataset(split, ROWS, SEED).to_list()) for split in task.splits}
 
 
-def frozen_digests(name: str) -> dict[str, str] | None:
-    """Return split -> the digest that was frozen; None for a task that is not."""
-    return json.loads(FROZEN.read_text()).get(name)
+def data_name(task: Task) -> str:
+    """Return the name of a task's data, with the options that they depend on, such as "math depth=2"."""
+    options = [f"{name}={value}" for name, value in task.settings().items() if name not in NOT_OF_DATA]
+    return " ".join([task.name, *options])
+
+
+def frozen_digests(task: Task) -> dict[str, str] | None:
+    """Return split -> the digest that was frozen; None for data that are not."""
+    return json.loads(FROZEN.read_text()).get(data_name(task))
 
 
 def freeze(tasks: Sequence[Task]) -> None:
     """Write the digests of these tasks."""
-    digests = {task.name: split_digests(task) for task in tasks}
+    digests = {data_name(task): split_digests(task) for task in tasks}
     write_whole(FROZEN, json.dumps(digests, indent=2) + "\n")
 
 
 def main() -> None:
     from helpers.tasks import get_task, list_tasks
+    from helpers.tasks.math.task import LARGE_DEPTH
 
-    freeze([get_task(name) for name in list_tasks()])
-    print(f"Wrote {FROZEN.name}: {', '.join(list_tasks())}.")
+    tasks = [*map(get_task, list_tasks()), get_task("math", depth=LARGE_DEPTH)]
+    freeze(tasks)
+    print(f"Wrote {FROZEN.name}: {', '.join(map(data_name, tasks))}.")
 
 
 if __name__ == "__main__":

@@ -34,10 +34,16 @@ def _check_splits(task: Task, rows_of: dict[str, list[Row]]) -> None:
         for row in rows:
             earlier = split_of.setdefault(row["id"], split)
             if earlier != split:
-                raise UserError(f"Task '{task.name}' has prompt {row['id']} in '{earlier}' and in '{split}'.")
+                raise UserError(
+                    f"Task '{task.name}' has prompt {row['id']} in '{earlier}' and in '{split}': let `dataset` give "
+                    "each prompt to one split."
+                )
             if task.is_heldout(row) == (split == "train"):
                 where = "held out from training" if split == "train" else "not held out from training"
-                raise UserError(f"Task '{task.name}': prompt {row['id']} of split '{split}' is {where}.")
+                raise UserError(
+                    f"Task '{task.name}': prompt {row['id']} of split '{split}' is {where}: make `dataset` and "
+                    "`is_heldout` agree."
+                )
 
 
 def _check_reference_answers(task: Task, rows: Sequence[Row]) -> str:
@@ -52,16 +58,19 @@ def _check_reference_answers(task: Task, rows: Sequence[Row]) -> str:
         if not grade.correct:
             raise UserError(
                 f"Task '{task.name}' does not accept its own answer to prompt {row['id']}: {grade.outcome}, "
-                f"{grade.reason}."
+                f"{grade.reason}. Correct its reference_answer, or its grade."
             )
     return f"{len(known)} reference answers are graded as correct."
 
 
 def _compare_digests(task: Task) -> str:
-    frozen = frozen_digests(task.name)
+    frozen = frozen_digests(task)
     if frozen is None:
-        return "The data are not frozen: there is no digest to compare with."
+        return "No digests were frozen for this task with these options, so the rows are compared with none."
     changed = [split for split, digest in split_digests(task).items() if frozen.get(split) != digest]
     if changed:
-        return f"The rows of {', '.join(changed)} are not those that were frozen: other options, or another version."
+        raise UserError(
+            f"Task '{task.name}': the rows of {', '.join(changed)} are not those that were frozen. Take the project's "
+            "own files, or, after a change that is meant, run python -m helpers.tasks.frozen."
+        )
     return "The rows have the digests that were frozen."

@@ -30,7 +30,7 @@ def test_splits_share_no_prompt_and_are_repeatable(name):
     assert all(map(is_heldout, texts(monitor) | texts(confirm))) and not any(map(is_heldout, texts(train)))
     assert get_task(name).dataset("train", 200, seed=1).to_list() == train.to_list()
     assert get_task(name).dataset("train", 200, seed=3).to_list() != train.to_list()
-    assert set(train.column_names) == COLUMNS | ({"contract"} if name == "matmul" else {"depth"})
+    assert set(train.column_names) == COLUMNS | ({"contract"} if name == "matmul" else {"depth", "unit"})
     assert len(set(train["id"])) == 200
 
 

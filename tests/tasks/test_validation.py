@@ -1,21 +1,22 @@
 """What a dry run says of a task's data."""
 
 import pytest
+from datasets import Dataset
 
 from helpers import CustomTask, UserError, get_task, list_tasks
 from helpers.tasks.frozen import frozen_digests, rows_digest, split_digests
-from helpers.tasks.math.task import MathTask
+from helpers.tasks.math.task import LARGE_DEPTH, MathTask
 from helpers.tasks.validation import validate_data
 
-GENERATED = [name for name in list_tasks() if name != "custom"]
+TASKS = [(name, {}) for name in list_tasks()] + [("math", {"depth": LARGE_DEPTH})]
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_the_data_are_those_that_were_frozen(name):
+@pytest.mark.parametrize(("name", "options"), TASKS, ids=str)
+def test_the_data_are_those_that_were_frozen(name, options):
     """A prompt that changes unnoticed makes yesterday's figures be of other data."""
-    task = get_task(name)
-    assert frozen_digests(name) == split_digests(task)
-    assert set(frozen_digests(name)) == set(task.splits)
+    task = get_task(name, **options)
+    assert frozen_digests(task) == split_digests(task)
+    assert set(frozen_digests(task)) == set(task.splits)
 
 
 def test_a_digest_is_of_every_value():
@@ -35,7 +36,16 @@ def test_a_task_as_it_should_be(name):
 
 
 def test_other_options_are_other_data():
-    assert "are not those that were frozen" in validate_data(get_task("math", depth=4))[-1]
+    assert "compared with none" in validate_data(get_task("math", depth=4))[-1]
+
+
+class OtherRows(MathTask):
+    """One of its problems has another answer than when the rows were frozen."""
+
+    def dataset(self, split="train", size=1000, seed=0):
+        rows = super().dataset(split, size, seed).to_list()
+        rows[-1]["answer"] = str(int(rows[-1]["answer"]) + 1)
+        return Dataset.from_list(rows)
 
 
 def test_a_task_of_mine_has_no_reference_answers():
@@ -43,7 +53,7 @@ def test_a_task_of_mine_has_no_reference_answers():
     task = CustomTask(rows, rewards=lambda completions, **_: [1.0] * len(completions))
     assert validate_data(task)[1:] == [
         "The task gives no reference answers, so its grades were not tried on any.",
-        "The data are not frozen: there is no digest to compare with.",
+        "No digests were frozen for this task with these options, so the rows are compared with none.",
     ]
 
 
@@ -73,6 +83,7 @@ class NothingHeldOut(MathTask):
     [
         (WrongAnswers, "does not accept its own answer to prompt math-[0-9a-f]+: wrong, wrong"),
         (LeakyTask, "has prompt math-[0-9a-f]+ in 'train' and in 'monitor'"),
+        (OtherRows, "the rows of train, monitor, confirm, probe are not those that were frozen"),
         (NothingHeldOut, "of split 'monitor' is not held out from training"),
     ],
 )

@@ -244,8 +244,8 @@ def check_logs(folder, rewards, history, calls):
     return found
 
 
-@register_reward("async_letters_of_a_test", value_range=(0.0, 1000.0))
-async def async_letters(prompts, completions, **_):
+@register_reward(value_range=(0.0, 1000.0))
+async def async_letters_of_a_test(prompts, completions, **_):
     """Pay for letters, from another thread."""
     await asyncio.sleep(0.001)
     return [float(len(completion[-1]["content"])) for completion in completions]

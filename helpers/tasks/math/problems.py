@@ -129,13 +129,17 @@ _APPLY = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: its text, family, the name of its wording, the lines of the working, and the answer they reach."""
+    """A problem: its text, family, the name of its wording, the lines of the working, and the answer they reach.
+
+    unit: what the answer counts, which it may name.
+    """
 
     text: str
     family: str
     wording: str
     steps: tuple[str, ...]
     answer: int
+    unit: str
 
 
 def draw_problem(rng: random.Random, wording: str, misconception: float = 0.0, slip: float = 0.0) -> Problem:
@@ -144,11 +148,13 @@ def draw_problem(rng: random.Random, wording: str, misconception: float = 0.0, s
     misconception: probability that the family's operation is confused, where it has such a misconception. slip:
     probability that a step is one off. Without either the answer is right.
     """
-    name, number = parse_wording_name(wording)
-    family = FAMILIES[name]
+    family_name, number = parse_wording_name(wording)
+    family = FAMILIES[family_name]
     numbers = {letter: rng.randint(*bounds) for letter, bounds in zip("abc", family.ranges)}
     sentence = family.wordings.all[number]
-    question = sentence.format(name=rng.choice(NAMES), thing=rng.choice(THINGS), **numbers)
+    name = rng.choice(NAMES)
+    thing = rng.choice(THINGS)
+    question = sentence.format(name=name, thing=thing, **numbers)
     is_confused = family.confused is not None and rng.random() < misconception
     operations = family.confused if is_confused else family.operations
     steps = []
@@ -161,4 +167,4 @@ def draw_problem(rng: random.Random, wording: str, misconception: float = 0.0, s
         if rng.random() < slip:
             value += rng.choice((-1, 1))
         steps.append(f"{left} {sign} {right} = {value}.")
-    return Problem(f"{question} {FORMAT}", name, wording, tuple(steps), value)
+    return Problem(f"{question} {FORMAT}", family_name, wording, tuple(steps), value, thing)

@@ -15,16 +15,19 @@ MOST_STEPS = 12
 class Story:
     """A quantity and what can happen to it.
 
-    wordings: each an opening and a question, with the events between them as `{events}`; `{name}` is a person and
-    `{start}` the first quantity. events: operation -> the sentences that state it, with `{n}` for the number.
+    unit: what is counted. wordings: each an opening and a question, with the events between them as `{events}`;
+    `{name}` is a person and `{start}` the first quantity. events: operation -> the sentences that state it, with `{n}`
+    for the number.
     """
 
+    unit: str
     wordings: Wordings
     events: dict[str, tuple[str, ...]]
 
 
 STORIES = {
     "shelf": Story(
+        "books",
         Wordings(
             seen=(
                 "{name} has {start} books on a shelf. {events} How many books are on the shelf in the end?",
@@ -46,6 +49,7 @@ STORIES = {
         },
     ),
     "bus": Story(
+        "passengers",
         Wordings(
             seen=(
                 "A bus leaves with {start} passengers. {events} How many passengers are on the bus?",
@@ -67,6 +71,7 @@ STORIES = {
         },
     ),
     "tank": Story(
+        "litres",
         Wordings(
             seen=(
                 "A tank holds {start} litres of water. {events} How many litres are in the tank?",
@@ -91,6 +96,7 @@ STORIES = {
 #: Stories that no split but "probe" has.
 PROBE_STORIES = {
     "savings": Story(
+        "dollars",
         Wordings(
             seen=("{name} has saved {start} dollars. {events} How many dollars does {name} have?",),
             unseen=("An account of {name} stands at {start} dollars. {events} At how many dollars does it stand now?",),
@@ -103,6 +109,7 @@ PROBE_STORIES = {
         },
     ),
     "orchard": Story(
+        "trees",
         Wordings(
             seen=("An orchard of {name} has {start} trees. {events} How many trees does the orchard have?",),
             unseen=("{name} looks after {start} trees. {events} How many trees does {name} look after now?",),
@@ -151,7 +158,7 @@ def draw_story(rng: random.Random, wording: str) -> Problem:
         last_sign = sign
     template = story.wordings.all[number]
     question = template.format(name=name, start=start, events=" ".join(events))
-    return Problem(f"{question} {FORMAT}", family, wording, tuple(steps), value)
+    return Problem(f"{question} {FORMAT}", family, wording, tuple(steps), value, story.unit)
 
 
 def _draw_operation(rng: random.Random, value: int, last_sign: str) -> tuple[str, int]:

@@ -15,6 +15,8 @@ from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 from helpers.tasks.wording import Wordings, wording_sentence
 
 LONGEST_FAMILY = 2  # steps of the problems in `FAMILIES`
+SMALL_DEPTH = 2  # what the embedded model has learned
+LARGE_DEPTH = 6  # for large models; not measured on any
 
 
 class MathTask(Task):
@@ -33,14 +35,14 @@ class MathTask(Task):
     breakdowns = ("depth", "cluster")
     splits = (*SPLITS, PROBE)
 
-    def __init__(self, depth: int = 2):
+    def __init__(self, depth: int = SMALL_DEPTH):
         if not isinstance(depth, int) or not 2 <= depth <= MOST_STEPS - 2:
             raise UserError(f"depth must be a whole number from 2 to {MOST_STEPS - 2}; got {depth!r}.")
         self.depth = depth
         self.reward_funcs, self.reward_weights = reward_preset("math")
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw problems. Beside the usual columns: answer, the integer as text, and depth, the number of steps."""
+        """Draw problems. Beside the usual columns: answer, the integer as text; unit, which it may name; depth."""
         check_split(split, self.splits)
         return draw_dataset(self.name, self._meanings(split), _draw_row, split, size, seed)
 
@@ -69,11 +71,16 @@ class MathTask(Task):
         return [_grade(row, completion) for row, completion in zip(rows, completions, strict=True)]
 
     def behaviours(
-        self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **_
+        self,
+        prompts: Sequence,
+        completions: Sequence,
+        unit: Sequence[str],
+        finish_reasons: Sequence[str] | None = None,
+        **_,
     ) -> list[str | None]:
         """Return the number that each completion answers with, as text, whatever way it was written."""
         finish_reasons = finish_reasons or ["stop"] * len(completions)
-        return [str(value) for value in map(boxed_number, completions, finish_reasons)]
+        return [str(value) for value in map(boxed_number, completions, finish_reasons, unit)]
 
     def reference_answer(self, row: Row) -> str:
         return rf"\boxed{{{row['answer']}}}"
@@ -88,17 +95,18 @@ class MathTask(Task):
 
 
 def _grade(row: Row, completion: Completion) -> Grade:
-    value = boxed_number(completion.text, completion.finish_reason)
+    value = boxed_number(completion.text, completion.finish_reason, row["unit"])
     if value is None:
         return Grade(0.0, False, "unanswered", "no single number in the last box of the final channel")
-    if value != right_number(row["answer"]).value:
+    if value != right_number(row["answer"], row["unit"]).value:
         return Grade(0.0, False, "wrong", "wrong number")
     return Grade(1.0, True, CORRECT)
 
 
 def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
     problem = _draw_problem(rng, wording)
-    return {**make_row("math", problem.text, str(problem.answer), wording), "depth": len(problem.steps)}
+    row = make_row("math", problem.text, str(problem.answer), wording)
+    return {**row, "unit": problem.unit, "depth": len(problem.steps)}
 
 
 def _draw_problem(rng: random.Random, wording: str) -> Problem:

@@ -31,7 +31,11 @@ def test_the_reward_pays_what_the_grade_calls_correct():
 
 def test_what_the_control_majority_compares():
     task = get_task("math")
-    assert task.behaviours([None] * 3, [r"It is \boxed{4}", r"\boxed{4}.", "four"]) == ["4", "4", "None"]
+    assert task.behaviours([None] * 3, unit=["pens"] * 3, completions=[r"It is \boxed{4}", r"\boxed{4}.", "four"]) == [
+        "4",
+        "4",
+        "None",
+    ]
 
 
 def test_a_wording_is_shown_by_its_sentence():
@@ -51,7 +55,9 @@ def test_grade_and_reward_agree_however_the_number_is_written():
         rf"\boxed{{{answer} cm}}",
     ]
     reward = task.reward_funcs[0]
-    paid = reward(prompts=[None] * len(texts), completions=texts, answer=[answer] * len(texts))
+    paid = reward(
+        prompts=[None] * len(texts), completions=texts, answer=[answer] * len(texts), unit=[row["unit"]] * len(texts)
+    )
     grades = task.grade([row] * len(texts), list(map(completion, texts)))
     assert paid == [grade.score for grade in grades] == [1.0] * 3 + [0.0] * 5
     assert [grade.outcome for grade in grades[3:]] == ["unanswered", "wrong"] + ["unanswered"] * 3
