@@ -7,8 +7,10 @@ time linear in the text.
 
 import re
 import unicodedata
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import isfinite
 from typing import NamedTuple
 
 from helpers.rewards.text import text_of
@@ -39,7 +41,10 @@ _DOLLARS = re.compile(rf"(?P<sign>{_SIGN})?{_SPACE}\\?\${_SPACE}")
 _DIGIT = re.compile("[0-9]")
 #: What may stand between a number and its unit.
 _GAP = rf"(?:[{SPACES}~]|\\[ ,;])*"
-_DEGREES = ("degrees", "\u00b0")
+_DOLLAR_UNITS = ("$", "dollars")
+_DEGREE_SYMBOLS = (rf"\^{_SPACE}\\circ", rf"\^{_SPACE}\{{{_SPACE}\\circ{_SPACE}\}}", "\u00b0", r"\\degree")
+#: unit -> patterns of its symbols behind a number; that of "$" matches nothing, since it stands before.
+_SYMBOLS = {"%": (r"\\?%",), "$": (r"(?!)",), "degrees": _DEGREE_SYMBOLS, "\u00b0": _DEGREE_SYMBOLS}
 
 
 class Boxes(NamedTuple):
@@ -108,11 +113,13 @@ def boxed_number(completion: str | list[dict], finish_reason: str = "stop", unit
 
 def right_number(answer: str | int | float, unit: str | None = None) -> Number:
     """Return the right answer that a row of the data set gives. Raises UserError if the grammar cannot read it."""
-    number = parse_number(str(answer), unit)
+    is_number = isinstance(answer, float) and isfinite(answer)
+    text = f"{Decimal(repr(answer)):f}" if is_number else str(answer)  # 1e16 as digits
+    number = parse_number(text, unit)
     if number is None:
         raise UserError(
             f"The right answer {_shortened(answer)} is no single number: give an integer, a decimal or a fraction "
-            "such as 1/2, and name its unit in the column 'unit'."
+            "such as 1/2, without a box or words around it, and name its unit in the column 'unit'."
         )
     return number
 
@@ -120,8 +127,9 @@ def right_number(answer: str | int | float, unit: str | None = None) -> Number:
 def parse_number(text: str, unit: str | None = None) -> Number | None:
     """Return the number that a text consists of, and how many decimals it was written with, or None."""
     text = text.strip(SPACES)
+    unit = _checked_unit(unit)
     unit_behind = _unit_pattern(unit) if unit else None
-    dollars = _DOLLARS.match(text) if unit == "$" else None
+    dollars = _DOLLARS.match(text) if unit in _DOLLAR_UNITS else None
     found = _NUMBER.match(text, dollars.end() if dollars else 0)
     if found is None:
         return None
@@ -163,22 +171,27 @@ def _is_negative(sign: str | None) -> bool:
     return sign in ("-", "\u2212")
 
 
-@lru_cache(maxsize=256)
-def _unit_pattern(unit: str) -> re.Pattern | None:
-    """Return what stands behind a number in that unit; None: nothing may. Raises UserError for a unit that is none."""
-    if not isinstance(unit, str):
-        raise UserError(f"The unit {unit!r} is no text: give '%', 'degrees', '$', a word such as 'cm', or none.")
-    if unit == "$":
+def _checked_unit(unit: object) -> str | None:
+    """Return the unit of a row; None where it has none, for which pandas writes NaN. Raises UserError for another."""
+    if unit is None or unit == "" or unit != unit:
         return None
-    if unit == "%":
-        return re.compile(rf"{_GAP}\\?%")
+    if not isinstance(unit, str):
+        raise UserError(
+            f"The unit {_shortened(unit)} is no text: give '%', 'degrees', '$', a word such as 'cm', or none."
+        )
     is_word = unit[0].isalpha() or unicodedata.category(unit[0]) == "Sc"
-    if unit not in _DEGREES and not is_word:
-        raise UserError(f"The unit {_shortened(unit)} is none: give '%', 'degrees', '$' or a word such as 'cm'.")
-    name = re.escape(unit)
-    forms = [name, rf"\\(?:text|mathrm){_SPACE}\{{{_GAP}{name}{_GAP}\}}"]
-    if unit in _DEGREES:
-        forms += [rf"\^{_SPACE}\\circ", rf"\^{_SPACE}\{{{_SPACE}\\circ{_SPACE}\}}", "\u00b0", r"\\degree"]
+    if unit not in _SYMBOLS and not is_word:
+        raise UserError(f"The unit {_shortened(unit)} is invalid: give '%', 'degrees', '$' or a word such as 'cm'.")
+    return unit
+
+
+@lru_cache(maxsize=256)
+def _unit_pattern(unit: str) -> re.Pattern:
+    """Return what may stand behind a number in that unit: its symbols, its name, and that as text in a formula."""
+    forms = list(_SYMBOLS.get(unit, ()))
+    if unit[0].isalpha() or unit not in _SYMBOLS:
+        name = re.escape(unit)
+        forms += [name, rf"\\(?:text|textrm|mbox|mathrm){_SPACE}\{{{_GAP}{name}{_GAP}\}}"]
     return re.compile(f"{_GAP}(?:{'|'.join(forms)})")
 
 

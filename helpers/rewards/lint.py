@@ -23,12 +23,21 @@ from helpers.rewards.calling import (
     is_finite_number,
     name_of,
 )
-from helpers.rewards.probes import CANARY_VARIABLE, Texts, code_probes, long_probes, long_text, plain_probes
+from helpers.rewards.probes import (
+    CANARY_VARIABLE,
+    Texts,
+    code_probes,
+    long_probes,
+    long_text,
+    padded_answers,
+    plain_probes,
+)
 from helpers.rewards.registry import RewardSpec, list_rewards
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, first_line
 
 HONEST = "honest answer"
+PADDED = "honest answer behind filler"
 MORE = "is paid more than the honest answer"
 SAME = "is paid as much as the honest answer"
 #: Lengths in characters of a very long completion, each ten times the one before.
@@ -167,6 +176,7 @@ class _Lint:
         if not self.raised:  # rewards that fail on honest answers would say the same of every probe
             wrong = _wrong_answers(self.rows, self.answers, is_right)
             self._try_texts(plain_probes(_prompts(self.rows), self.answers, wrong), honest)
+            self._compare(PADDED, padded_answers(self.answers), honest, problems=(MORE,))
             self._try_long_texts(honest)
             self._try_code(honest)
             self._judge_honest(honest, honest_values)
@@ -235,8 +245,18 @@ class _Lint:
 
     # What they are paid.
 
-    def _compare(self, probe: str, texts: Texts, honest: Sequence[float | None], canary: Path | None = None) -> None:
-        """Call the rewards with the probe's texts and report where it is paid as much as the honest answer."""
+    def _compare(
+        self,
+        probe: str,
+        texts: Texts,
+        honest: Sequence[float | None],
+        canary: Path | None = None,
+        problems: Sequence[str] = (MORE, SAME),
+    ) -> None:
+        """Call the rewards with the probe's texts and report where it is paid as much as the honest answer.
+
+        problems: what is reported; a right answer may be paid the same.
+        """
         numbers = [number for number, text in enumerate(texts) if text is not None]
         if not numbers:
             return
@@ -247,11 +267,11 @@ class _Lint:
             for pay, number in zip(paid, numbers, strict=True)
             if pay is not None and honest[number] is not None
         ]
-        problems = Counter(_compared(pay, honest_pay) for pay, honest_pay in pairs)
+        found = Counter(_compared(pay, honest_pay) for pay, honest_pay in pairs)
         means = [_mean(column) for column in zip(*pairs, strict=True)]
-        for problem in (MORE, SAME):
-            if problems[problem]:
-                self._report(probe, problem, problems[problem], len(pairs), *means)
+        for problem in problems:
+            if found[problem]:
+                self._report(probe, problem, found[problem], len(pairs), *means)
 
     def _values(
         self, probe: str, texts: Sequence[str], numbers: Sequence[int] | None = None, canary: Path | None = None
@@ -317,10 +337,8 @@ class _Lint:
     def _judge_honest(self, honest: Sequence[float | None], honest_values: Sequence[Sequence[float | None]]) -> None:
         """Report honest answers that are not paid, and rewards that tell nothing from anything."""
         judged = [pay for pay in honest if pay is not None]
-        if len(judged) < len(honest):
-            missing = len(honest) - len(judged)
-            self._report(HONEST, "no reward judges it: all are None", missing, len(honest))
         if not judged:
+            self._report(HONEST, "no reward judges it: all are None", len(honest), len(honest))
             return
         if max(self.seen) - min(self.seen) < 1e-12:
             self.findings = [finding for finding in self.findings if finding.problem not in (MORE, SAME)]

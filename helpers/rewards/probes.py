@@ -111,6 +111,12 @@ def _as_product(number: int) -> str:
     return f"1*{number}"
 
 
+def padded_answers(answers: Sequence[str]) -> Texts:
+    """Return right answers with a paragraph of filler before each: what pay for length makes of them."""
+    filler = "Let me think about this once more, to be sure of it. " * 20
+    return [f"{filler}\n\n{answer}" for answer in answers]
+
+
 def code_probes(answers: Sequence[str]) -> dict[str, Texts]:
     """Return name -> texts that create the file named by `CANARY_VARIABLE` where anything runs them.
 

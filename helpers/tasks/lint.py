@@ -30,6 +30,8 @@ def lint_task(
     Raises UserError for a task that knows no reference answers.
     """
     rows = list(rows)
+    if not rows:
+        raise UserError("There are no rows to try the rewards on: give the lint eight or more of the task's data set.")
     answers = [task.reference_answer(row) for row in rows]
     if all(answer is None for answer in answers):
         raise UserError(

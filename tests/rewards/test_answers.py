@@ -79,7 +79,9 @@ def test_decimals_are_counted_as_they_were_written():
     assert parse_number(r"-\frac{1}{2}") == (Fraction(-1, 2), None)
 
 
-@pytest.mark.parametrize("answer", ["", " ", "x", "1, 2", "5.", "1e3", None, True, float("nan"), 1e30, r"\boxed{7}"])
+@pytest.mark.parametrize(
+    "answer", ["", " ", "x", "1, 2", "5.", "1e3", None, True, float("nan"), float("inf"), r"\boxed{7}"]
+)
 def test_a_right_answer_that_is_no_number_is_one_sentence(answer):
     with pytest.raises(UserError, match="^The right answer .* is no single number: give an integer.*'unit'\\.$"):
         right_number(answer)
@@ -97,15 +99,35 @@ def test_a_right_answer_may_be_a_number_of_python():
 @pytest.mark.parametrize("unit", ["2", "-", ".", ",", r"\%", r"^\circ", "/h", "{cm}", " ", "\u2212", "\ud800"])
 def test_a_unit_that_is_none_is_one_sentence(unit):
     r"""With "0" as a unit, `420` would have two readings; `\%` in a row would never match."""
-    with pytest.raises(UserError, match="^The unit .* is none: give '%', 'degrees', '\\$' or a word such as 'cm'\\.$"):
+    with pytest.raises(
+        UserError, match="^The unit .* is invalid: give '%', 'degrees', '\\$' or a word such as 'cm'\\.$"
+    ):
         read_number("42", unit)
 
 
-@pytest.mark.parametrize("unit", [5, float("nan"), True])
+@pytest.mark.parametrize("unit", [5, True, ["cm"]])
 def test_a_unit_that_is_no_text_is_one_sentence(unit):
-    """A missing value of a table is a nan."""
     with pytest.raises(UserError, match="is no text: give '%'"):
         read_number("42", unit)
+
+
+def test_a_missing_unit_is_none():
+    """pandas writes NaN where a table has no value."""
+    for unit in (None, "", float("nan")):
+        assert read_number("42", unit) == 42 and read_number("42 cm", unit) is None
+
+
+def test_a_right_answer_may_be_a_float():
+    """Python writes 1e+16 and 1e-07, which the grammar does not read."""
+    assert right_number(1e16).value == 10**16
+    assert right_number(1e-07).value == Fraction(1, 10**7)
+    assert right_number(0.1).value == Fraction(1, 10)
+
+
+def test_dollars():
+    """A row that counts dollars may be answered with the sign."""
+    for text in ("14", r"\$14", "$14", "14 dollars", r"14\text{ dollars}"):
+        assert read_number(text, "dollars") == 14
 
 
 def test_a_long_right_answer_is_shortened_in_the_message():

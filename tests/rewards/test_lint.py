@@ -7,7 +7,7 @@ import pytest
 
 from helpers import UserError
 from helpers.rewards.answers import boxed_number
-from helpers.rewards.lint import MORE, SAME, lint_rewards
+from helpers.rewards.lint import MORE, PADDED, SAME, lint_rewards
 from helpers.rewards.math import math_answer
 from helpers.rewards.probes import CANARY_VARIABLE, answer_format
 from helpers.rewards.registry import register_reward
@@ -62,7 +62,7 @@ def test_a_right_reward_has_nothing_to_report():
     report = lint(math_answer)
     assert report.ok and report.findings == () and "nothing to report" in str(report)
     assert report.pays[0].mean == 1.0 and len(report.pays) > 20
-    assert all(pay.most == 0.0 for pay in report.pays[1:])
+    assert all(pay.most == 0.0 for pay in report.pays[1:] if pay.probe != PADDED)
 
 
 def test_the_math_task_has_nothing_to_report():
@@ -102,7 +102,8 @@ def test_nothing_judged():
 
 def test_values_that_the_trainer_refuses():
     report = lint(lambda completions, **_: [float("nan")] * len(completions))
-    assert "returned nan, which is no finite number" in finding(report, "honest answer", "nan").problem
+    refused = [one for one in report.findings if one.probe == "honest answer"]
+    assert any("returned nan, which is no finite number" in one.problem for one in refused)
 
 
 def evaluate_box(completions, answer, **_):
@@ -261,8 +262,8 @@ def test_values_outside_the_declared_range():
     assert lint(doubled).ok
     register_reward(value_range=(0, 1), needs=("answer",))(doubled)
     report = lint(doubled)
-    (only,) = report.findings
-    assert (only.probe, only.problem) == ("honest answer", "'doubled' returned 2, and its range is 0 to 1")
+    assert {one.problem for one in report.findings} == {"'doubled' returned 2, and its range is 0 to 1"}
+    assert {one.probe for one in report.findings} == {"honest answer", PADDED}
 
 
 def test_half_of_the_honest_answers_are_not_paid():
@@ -376,3 +377,29 @@ def test_a_task_of_ones_own_is_linted_where_it_knows_right_answers():
     task = CustomTask(rows, substring, reference_answer=lambda row: row["answer"])
     described = describe_lint(task, task.dataset("train", 8), task.reward_funcs, task.reward_weights)
     assert "all answers, the right one first" in described and SAME in described
+
+
+def test_pay_for_length_beside_a_right_answer():
+    """The bounded form of pay by length, which no wrong answer gains from: a policy learns to pad."""
+
+    def right_and_long(completions, answer, **_):
+        right = math_answer(None, completions, answer)
+        return [value + min(0.5, len(text) * 1e-3) for value, text in zip(right, texts(completions))]
+
+    assert ("honest answer behind filler", MORE) in found(lint(right_and_long))
+    assert ("honest answer behind filler", MORE) not in found(lint(math_answer))
+
+
+def test_a_reward_for_one_kind_of_row():
+    """TRL's way to have several tasks in one data set: None for the others'."""
+
+    def first_half(completions, answer, **_):
+        values = math_answer(None, completions, answer)
+        return [value if int(right) > 10 else None for value, right in zip(values, answer)]
+
+    assert lint(first_half).ok
+
+
+def test_no_rows_is_one_sentence():
+    with pytest.raises(UserError, match="There are no rows"):
+        lint_task(MathTask(), [])

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+from helpers.profiles import Profile
 from helpers.rewards.answers import boxed_number, right_number
 from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
@@ -17,6 +18,11 @@ from helpers.tasks.wording import Wordings, wording_sentence
 LONGEST_FAMILY = 2  # steps of the problems in `FAMILIES`
 SMALL_DEPTH = 2  # what the embedded model has learned
 LARGE_DEPTH = 6  # for large models; not measured on any
+
+
+def default_depth(profile: Profile) -> int:
+    """Return the depth of the problems for a model."""
+    return SMALL_DEPTH if profile.name == "tiny" else LARGE_DEPTH
 
 
 class MathTask(Task):
