@@ -21,7 +21,7 @@ NEEDED := -r requirements.txt
 TESTS_PY := tests/sandbox tests/rewards tests/tasks tests/evaluation/test_compare.py tests/evaluation/test_breakdown.py \
   tests/display/test_display.py tests/tools/test_release.py
 NEEDED_PY := numpy scipy datasets matplotlib packaging pytest pytest-timeout hypothesis PyYAML
-LEAST_PY := 250
+LEAST_PY := 1500
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
@@ -29,7 +29,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'TASK=math, REWARDS=math_answer,length_penalty=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
+	@echo 'TASK=math, REWARDS=math_answer,math_format=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
 	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
 run: $(READY) ## run the five notebooks in order; results under runs/

@@ -153,6 +153,15 @@ def _remove_error_cells(path):
     write_whole(path, nbformat.writes(notebook))
 
 
+def printed_by_last_cell(path: Path) -> str:
+    """Return what the last cell that was executed printed."""
+    import nbformat
+
+    cells = nbformat.read(path, 4).cells
+    executed = [cell for cell in cells if cell.cell_type == "code" and cell.execution_count]
+    return "".join(output.get("text", "") for output in executed[-1].outputs).strip()
+
+
 def write_html(path):
     """The executed notebook as one HTML file beside it."""
     from nbconvert import HTMLExporter
@@ -264,7 +273,8 @@ def main(arguments=None):
         return 130
     minutes = (time.monotonic() - started) / 60
     if dry_run:
-        print(f"\nThe dry run of task '{task_name}' passed in {minutes:.1f} minutes; what it found: {folder}/*.html")
+        print(f"\n{printed_by_last_cell(folder / '04_grpo.ipynb')}")
+        print(f"The dry run of task '{task_name}' came to its end in {minutes:.1f} minutes: {folder}/*.html")
     else:
         print("\n" + summary(Path(folder), minutes))
     return 0

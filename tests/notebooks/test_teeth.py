@@ -45,7 +45,7 @@ LATE_CELLS = {"02-32", "02-34", "04-21", "05-22"}
 
 
 def fault_parameters():
-    """One fault of each cell for `make test`; the others of the same cell rarely tell more, and are slow."""
+    """The first fault of each cell for `make test`, which shows that the cell compares; the others are slow."""
     parameters = []
     tried = set()
     for fault in FAULTS:
