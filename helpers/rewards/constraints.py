@@ -68,6 +68,7 @@ class AnswerText:
 
     @cached_property
     def paragraph_count(self) -> int:
+        """The number of paragraphs."""
         count = 0
         was_blank = True
         for line in self.text.split("\n"):
@@ -133,7 +134,7 @@ FIELDS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "boolean": ("true or false", lambda value: type(value) is bool),
     "texts": ("a list of texts", _is_list_of_texts),
 }
-#: What a value of a constraint can be -> its test, and how a message says it.
+#: Type of a value of a constraint -> its test, and how a message says it.
 _VALUES = {
     "count": (_is_count, f"a whole number from 1 to {MOST_COUNT}"),
     "word": (_is_word, "one word"),
@@ -145,11 +146,11 @@ _VALUES = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class ConstraintKind:
     """A kind of constraint.
 
     sentence: states it in a prompt, with the values in braces. check: f(answer, **values) -> whether it is satisfied.
-    values: name -> what it can be, a key of `_VALUES`. is_guard: an answer that breaks it earns nothing, since such an
+    values: name -> type, a key of `_VALUES`. is_guard: an answer that breaks it earns nothing, since such an
     answer can satisfy others by their letter alone.
     """
 
@@ -161,69 +162,69 @@ class Kind:
 
 
 #: name -> kind
-KINDS: dict[str, Kind] = {}
+CONSTRAINT_KINDS: dict[str, ConstraintKind] = {}
 
 
-def _kind(sentence: str, is_guard: bool = False, **values: str) -> Callable:
+def _constraint_kind(sentence: str, is_guard: bool = False, **values: str) -> Callable:
     def add(check):
-        KINDS[check.__name__] = Kind(check.__name__, sentence, check, values, is_guard)
+        CONSTRAINT_KINDS[check.__name__] = ConstraintKind(check.__name__, sentence, check, values, is_guard)
         return check
 
     return add
 
 
-@_kind("Use at least {count} different words.", is_guard=True, count="count")
+@_constraint_kind("Use at least {count} different words.", is_guard=True, count="count")
 def different_words(answer: AnswerText, count: int) -> bool:
-    """At least `count` words that differ by more than case: a word that is repeated counts once."""
+    """Tell whether at least `count` words differ by more than case: a word that is repeated counts once."""
     return len(set(answer.words)) >= count
 
 
-@_kind("Use at most {count} characters.", is_guard=True, count="count")
+@_constraint_kind("Use at most {count} characters.", is_guard=True, count="count")
 def characters_at_most(answer: AnswerText, count: int) -> bool:
-    """At most `count` characters of any kind, white space within the answer included."""
+    """Tell whether there are at most `count` characters of any kind, white space within the answer included."""
     return len(answer.text) <= count
 
 
-@_kind("Use plain ASCII characters only.", is_guard=True)
+@_constraint_kind("Use plain ASCII characters only.", is_guard=True)
 def plain_text(answer: AnswerText) -> bool:
-    """Nothing but printable ASCII characters, tabs and line ends: nothing invisible, no letter that looks like one."""
+    """Tell whether all characters are printable ASCII, tabs or line ends: none is invisible or looks like another."""
     return _PLAIN.fullmatch(answer.text) is not None
 
 
-@_kind("Use exactly {count} words.", count="count")
+@_constraint_kind("Use exactly {count} words.", count="count")
 def words_exactly(answer: AnswerText, count: int) -> bool:
-    """The number of words is `count`."""
+    """Tell whether the number of words is `count`."""
     return len(answer.words) == count
 
 
-@_kind("Use at least {count} words.", count="count")
+@_constraint_kind("Use at least {count} words.", count="count")
 def words_at_least(answer: AnswerText, count: int) -> bool:
-    """The number of words is `count` or more."""
+    """Tell whether the number of words is `count` or more."""
     return len(answer.words) >= count
 
 
-@_kind("Use at most {count} words.", count="count")
+@_constraint_kind("Use at most {count} words.", count="count")
 def words_at_most(answer: AnswerText, count: int) -> bool:
-    """The number of words is `count` or less."""
+    """Tell whether the number of words is `count` or less."""
     return len(answer.words) <= count
 
 
-@_kind("Write exactly {count} lines.", count="count")
+@_constraint_kind("Write exactly {count} lines.", count="count")
 def lines_exactly(answer: AnswerText, count: int) -> bool:
-    """The number of lines that count is `count`."""
+    """Tell whether the number of lines that count is `count`."""
     return len(answer.lines) == count
 
 
-@_kind('Write exactly {count} bullet points, lines that begin with "- ".', count="count")
+@_constraint_kind('Write exactly {count} bullet points, lines that begin with "- ".', count="count")
 def bullets_exactly(answer: AnswerText, count: int) -> bool:
-    """The number of bullets is `count`. Other lines may stand between them."""
+    """Tell whether the number of bullets is `count`. Other lines may stand between them."""
     bullets = [line for line in answer.lines if line.startswith("- ")]
     return len(bullets) == count
 
 
-@_kind('Write nothing but a numbered list of {count} lines: "1. ", "2. " and so on.', count="count")
+@_constraint_kind('Write nothing but a numbered list of {count} lines: "1. ", "2. " and so on.', count="count")
 def numbered_list(answer: AnswerText, count: int) -> bool:
-    """There are `count` lines; line n begins with n, a full stop and a space, and holds a word."""
+    """Tell whether there are `count` lines, of which line n begins with n, a full stop and a space, and has a word."""
     if len(answer.lines) != count:
         return False
     for number, line in enumerate(answer.lines, 1):
@@ -232,137 +233,143 @@ def numbered_list(answer: AnswerText, count: int) -> bool:
     return True
 
 
-@_kind("Write exactly {count} sentences.", count="count")
+@_constraint_kind("Write exactly {count} sentences.", count="count")
 def sentences_exactly(answer: AnswerText, count: int) -> bool:
-    """The number of sentences is `count`."""
+    """Tell whether the number of sentences is `count`."""
     return len(answer.sentences) == count
 
 
-@_kind("Write exactly {count} paragraphs, with an empty line between them.", count="count")
+@_constraint_kind("Write exactly {count} paragraphs, with an empty line between them.", count="count")
 def paragraphs_exactly(answer: AnswerText, count: int) -> bool:
-    """The number of paragraphs is `count`."""
+    """Tell whether the number of paragraphs is `count`."""
     return answer.paragraph_count == count
 
 
-@_kind("Use the words {words}.", words="words")
+@_constraint_kind("Use the words {words}.", words="words")
 def contains_words(answer: AnswerText, words: list[str]) -> bool:
-    """Every one of `words` is a word of the answer."""
+    """Tell whether every one of `words` is a word of the answer."""
     return {word.casefold() for word in words} <= set(answer.words)
 
 
-@_kind('Use the word "{word}" at least {count} times.', word="word", count="count")
+@_constraint_kind('Use the word "{word}" at least {count} times.', word="word", count="count")
 def word_at_least(answer: AnswerText, word: str, count: int) -> bool:
-    """`word` is `count` or more of the answer's words."""
+    """Tell whether `count` or more of the answer's words are `word`."""
     return answer.words.count(word.casefold()) >= count
 
 
-@_kind('Use the word "{word}" exactly {count} times.', word="word", count="count")
+@_constraint_kind('Use the word "{word}" exactly {count} times.', word="word", count="count")
 def word_exactly(answer: AnswerText, word: str, count: int) -> bool:
-    """`word` is `count` of the answer's words."""
+    """Tell whether `count` of the answer's words are `word`."""
     return answer.words.count(word.casefold()) == count
 
 
-@_kind('Do not use the word "{word}".', word="word")
+@_constraint_kind('Do not use the word "{word}".', word="word")
 def avoids_word(answer: AnswerText, word: str) -> bool:
-    """`word` is none of the answer's words."""
+    """Tell whether `word` is not among the answer's words."""
     return word.casefold() not in answer.words
 
 
-@_kind('Do not use the letter "{letter}".', letter="letter")
+@_constraint_kind('Do not use the letter "{letter}".', letter="letter")
 def avoids_letter(answer: AnswerText, letter: str) -> bool:
-    """`letter` stands nowhere in the answer, in upper or lower case."""
+    """Tell whether `letter` stands nowhere in the answer, in upper or lower case."""
     return letter.casefold() not in answer.text.casefold()
 
 
-@_kind('Begin with the words "{words}".', words="phrase")
+@_constraint_kind('Begin with the words "{words}".', words="phrase")
 def begins_with(answer: AnswerText, words: str) -> bool:
-    """The first words of the answer are those of `words`."""
+    """Tell whether the first words of the answer are those of `words`."""
     first = [word.casefold() for word in words_of(words)]
     return answer.words[: len(first)] == first
 
 
-@_kind('End with the words "{words}".', words="phrase")
+@_constraint_kind('End with the words "{words}".', words="phrase")
 def ends_with(answer: AnswerText, words: str) -> bool:
-    """The last words of the answer are those of `words`."""
+    """Tell whether the last words of the answer are those of `words`."""
     last = [word.casefold() for word in words_of(words)]
     return answer.words[-len(last) :] == last
 
 
-@_kind("Write everything in lower case.")
+@_constraint_kind("Write everything in lower case.")
 def lower_case(answer: AnswerText) -> bool:
-    """There is a letter, and none that has a lower case of its own."""
+    """Tell whether there is a letter, and none that has a lower case of its own."""
     return has_letter(answer.text) and answer.text.lower() == answer.text
 
 
-@_kind("Write everything in upper case.")
+@_constraint_kind("Write everything in upper case.")
 def upper_case(answer: AnswerText) -> bool:
-    """There is a letter, and none that has an upper case of its own."""
+    """Tell whether there is a letter, and none that has an upper case of its own."""
     return has_letter(answer.text) and answer.text.upper() == answer.text
 
 
-@_kind("Use no commas.")
+@_constraint_kind("Use no commas.")
 def no_commas(answer: AnswerText) -> bool:
-    """The character `,` stands nowhere in the answer."""
+    """Tell whether the character `,` stands nowhere in the answer."""
     return "," not in answer.text
 
 
-@_kind('Begin each line with the letter "{letter}".', letter="letter")
+@_constraint_kind('Begin each line with the letter "{letter}".', letter="letter")
 def lines_begin_with(answer: AnswerText, letter: str) -> bool:
-    """The first letter of every line is `letter`, in upper or lower case. A bullet's dash is no letter."""
-    return bool(answer.lines) and all(first_letter(line) == letter.casefold() for line in answer.lines)
+    """Tell whether every line's first letter is `letter`, in upper or lower case. A bullet's dash is no letter."""
+    first_letters = {first_letter(line) for line in answer.lines}
+    return first_letters == {letter.casefold()}
 
 
-@_kind('Write one line for each letter of "{word}": the first letters of the lines spell it.', word="word")
+@_constraint_kind('Write one line for each letter of "{word}": the first letters of the lines spell it.', word="word")
 def acrostic(answer: AnswerText, word: str) -> bool:
-    """The first letters of the lines are those of `word`, in order, in upper or lower case."""
+    """Tell whether the first letters of the lines are those of `word`, in order, in upper or lower case."""
     letters = [char.casefold() for char in word if char.isalpha()]
     return [first_letter(line) for line in answer.lines] == letters
 
 
-@_kind("Use at most {count} words in each line.", count="count")
+@_constraint_kind("Use at most {count} words in each line.", count="count")
 def line_words_at_most(answer: AnswerText, count: int) -> bool:
-    """No line has more than `count` words."""
+    """Tell whether no line has more than `count` words."""
     return all(len(words_of(line)) <= count for line in answer.lines)
 
 
-@_kind("Use no word of more than {count} letters.", count="count")
+@_constraint_kind("Use no word of more than {count} letters.", count="count")
 def word_letters_at_most(answer: AnswerText, count: int) -> bool:
-    """No word has more than `count` letters. Hyphens and apostrophes are no letters."""
-    return all(sum(map(str.isalpha, word)) <= count for word in words_of(answer.text))
+    """Tell whether no word has more than `count` letters. Hyphens and apostrophes are no letters."""
+    letter_counts = [sum(map(str.isalpha, word)) for word in words_of(answer.text)]
+    return all(letter_count <= count for letter_count in letter_counts)
 
 
-@_kind("Put all words in alphabetical order.")
+@_constraint_kind("Put all words in alphabetical order.")
 def words_alphabetical(answer: AnswerText) -> bool:
-    """No word comes before the word on its left in the order of the letters' code points, without regard to case."""
+    """Tell whether the words are in the order of their letters' code points, without regard to case."""
     return all(left <= right for left, right in zip(answer.words, answer.words[1:]))
 
 
-@_kind("Use no word twice.")
+@_constraint_kind("Use no word twice.")
 def no_repeated_words(answer: AnswerText) -> bool:
-    """No two words are the same."""
+    """Tell whether no two words are the same."""
     return len(set(answer.words)) == len(answer.words)
 
 
-@_kind("Put the whole answer in double quotes, and use no others.")
+@_constraint_kind("Put the whole answer in double quotes, and use no others.")
 def quoted(answer: AnswerText) -> bool:
-    """The answer begins and ends with a double quote, and has no other."""
+    """Tell whether the answer begins and ends with a double quote, and has no other."""
     is_enclosed = len(answer.text) >= 2 and answer.text[0] == '"' == answer.text[-1]
     return is_enclosed and answer.text.count('"') == 2
 
 
-@_kind("Answer with one JSON object that has exactly the keys {fields}.", fields="fields")
+@_constraint_kind("Answer with one JSON object that has exactly the keys {fields}.", fields="fields")
 def json_object(answer: AnswerText, fields: dict[str, str]) -> bool:
-    """The whole answer is one JSON object with these keys, each once, and values of these kinds."""
+    """Tell whether the answer is one JSON object with these keys, each once, and values of these kinds."""
     found = read_json(answer.text)
     if type(found) is not dict or found.keys() != fields.keys():
         return False
-    return all(FIELDS[kind][1](found[key]) for key, kind in fields.items())
+    for key, kind in fields.items():
+        _, is_of_kind = FIELDS[kind]
+        if not is_of_kind(found[key]):
+            return False
+    return True
 
 
 def read_json(text: str) -> object:
-    """Return what a JSON text holds, with 0 for every number; None for what is none, or nested deeper than needed.
+    """Return what a JSON text holds, with 0 for every number; None for invalid JSON, or nested deeper than needed.
 
-    Numbers are not computed, however long they are. NaN, infinities and keys that stand twice are no JSON here.
+    Numbers are not computed, however long they are. NaN, infinities and keys that stand twice are not JSON here.
     """
     if _is_deeper_than(text, MOST_DEPTH):
         return None
@@ -389,7 +396,7 @@ def _is_deeper_than(text: str, most: int) -> bool:
 
 
 def _refuse_constant(name):
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _object_of(pairs):
@@ -403,7 +410,7 @@ def _object_of(pairs):
 class Constraint:
     """A kind of constraint with its values."""
 
-    kind: Kind
+    kind: ConstraintKind
     values: Mapping[str, object]
 
     def is_satisfied_by(self, answer: AnswerText) -> bool:
@@ -415,7 +422,8 @@ class Constraint:
         return (sentence or self.kind.sentence).format(**shown)
 
 
-def _shown(value):
+def _shown(value: object) -> object:
+    """Return a value of a constraint as a prompt shows it."""
     if isinstance(value, list):
         quoted_words = [f'"{word}"' for word in value]
         return _joined(quoted_words)
@@ -425,7 +433,7 @@ def _shown(value):
     return value
 
 
-def _joined(parts):
+def _joined(parts: Sequence[str]) -> str:
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -447,8 +455,8 @@ def _read_column(column: str) -> tuple[Constraint, ...]:
         items = json.loads(column)
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"The column 'constraints' holds {column!r:.80}, which is no JSON text ({first_line(error)}): write a list "
-            f"such as {_EXAMPLE}."
+            f"The column 'constraints' holds {column!r:.80}, which is not JSON text ({first_line(error)}): write a "
+            f"list such as {_EXAMPLE}."
         ) from error
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise UserError(f"The column 'constraints' holds {column!r:.80}: write a list of objects such as {_EXAMPLE}.")
@@ -457,10 +465,10 @@ def _read_column(column: str) -> tuple[Constraint, ...]:
 
 def _read_constraint(item: dict) -> Constraint:
     name = item.get("kind")
-    if not isinstance(name, str) or name not in KINDS:
-        hint = did_you_mean(name, KINDS) if isinstance(name, str) else ""
-        raise UserError(f"There is no kind of constraint {name!r:.60}{hint}: choose {', '.join(KINDS)}.")
-    kind = KINDS[name]
+    if not isinstance(name, str) or name not in CONSTRAINT_KINDS:
+        hint = did_you_mean(name, CONSTRAINT_KINDS) if isinstance(name, str) else ""
+        raise UserError(f"There is no kind of constraint {name!r:.60}{hint}: choose {', '.join(CONSTRAINT_KINDS)}.")
+    kind = CONSTRAINT_KINDS[name]
     values = {key: value for key, value in item.items() if key != "kind"}
     if values.keys() != kind.values.keys():
         needed = ", ".join(kind.values) or "none"
@@ -494,8 +502,8 @@ def judge_constraints(completion: str | list[dict], column: str, finish_reason: 
     """Judge the final channel of a completion by the constraints in a row's column.
 
     An answer that satisfies all of them earns 1. Another one earns half the share that it satisfies of those that are
-    no guards. It earns nothing if it breaks a guard, was cut off, or has no word. Raises UserError for a column that
-    is malformed.
+    not guards. It earns nothing if it breaks a guard, was cut off, or has no word. Raises UserError for a malformed
+    column.
     """
     constraints = read_constraints(column)
     if finish_reason != "stop":
@@ -516,7 +524,7 @@ def judge_constraints(completion: str | list[dict], column: str, finish_reason: 
     return Judgement(1.0)
 
 
-def _reason(broken):
+def _reason(broken: Sequence[str]) -> str:
     return f"breaks {', '.join(broken)}"
 
 
@@ -533,5 +541,8 @@ def instruction_constraints(
     constraints: for each completion, JSON text as `read_constraints` reads it. See `judge_constraints`.
     """
     finish_reasons = finish_reasons or ["stop"] * len(completions)
-    judgements = [judge_constraints(*answer) for answer in zip(completions, constraints, finish_reasons, strict=True)]
-    return [judgement.value for judgement in judgements]
+    values = []
+    for completion, column, finish_reason in zip(completions, constraints, finish_reasons, strict=True):
+        judgement = judge_constraints(completion, column, finish_reason)
+        values.append(judgement.value)
+    return values

@@ -34,7 +34,7 @@ class LengthPenalty(Reward):
     name = "length_penalty"
 
     def __init__(self, free_tokens: int = FREE_TOKENS, max_tokens: int = MAX_TOKENS):
-        """Raises UserError unless 0 <= free_tokens < max_tokens, both integers."""
+        """Set the two lengths. Raises UserError unless 0 <= free_tokens < max_tokens, both integers."""
         for option, value in (("free_tokens", free_tokens), ("max_tokens", max_tokens)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise UserError(f"length_penalty: {option} must be an integer; got {value!r:.80}.")

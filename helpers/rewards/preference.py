@@ -51,9 +51,13 @@ class Preference(Reward):
     name = "preference"
 
     def __init__(self, judge: Judge | None = None, table: str | Path | Mapping | Sequence[Mapping] | None = None):
-        """Raises UserError unless there is one of the two, and for a table that cannot be read."""
+        """Set where preferences come from. Raises UserError unless there is one source, and for an unreadable table."""
         if (judge is None) == (table is None):
-            raise UserError("preference takes one of two options: judge, a function, or table, pairwise preferences.")
+            raise UserError(
+                "preference takes one of two options: judge, a function, or table, pairwise preferences. To choose it "
+                "by name, write my_preference = Preference(table=...) into a module of your own and choose "
+                "module:my_preference."
+            )
         if judge is not None and not callable(judge):
             raise UserError(f"preference: judge must be a function of (prompt, first, second); got {judge!r:.80}.")
         self.judge = judge
@@ -158,8 +162,8 @@ def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_
             chosen, rejected = text_of(row["chosen"]).strip(), text_of(row["rejected"]).strip()
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise UserError(
-                f"{where} of preference's table is no preference: give it prompt, chosen and rejected, each a text or "
-                "a list of messages."
+                f"{where} of preference's table is not a preference: give it prompt, chosen and rejected, each a text "
+                "or a list of messages."
             ) from error
         if chosen == rejected:
             raise UserError(f"{where} of preference's table prefers a text to itself: take it out.")

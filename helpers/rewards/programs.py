@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from helpers.rewards.code import extract_code
 from helpers.rewards.properties import PROPERTIES
 from helpers.rewards.registry import Reward, register_reward
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.sandbox import (
     SOLVE,
     CaseResult,
@@ -52,7 +52,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the hidden tests say of a program.
+    """The verdict of the hidden tests on a program.
 
     outcome: "correct"; "wrong": a result is; "error": it gave no result; "not allowed": it needs something harmless
     that the sandbox does not offer; "refused": it reached for what could do the work for it; "unjudged": the sandbox
@@ -88,7 +88,7 @@ class HiddenTests:
 
     @classmethod
     def from_json(cls, text: str) -> "HiddenTests":
-        """Read the column `tests`. Raises UserError for a text that is no set of tests."""
+        """Read the column `tests`. Raises UserError for invalid tests."""
         try:
             tests = json.loads(text)
         except (TypeError, ValueError) as error:
@@ -108,6 +108,8 @@ class HiddenTests:
             raise UserError(f"There is no property '{name}'{hint}: choose {', '.join(PROPERTIES)}.")
         if results is None and not name:
             raise UserError("A row's tests need results, or the name of a property.")
+        if name:
+            _check_arguments(name, cases)
         tolerance = tests.get("tolerance", 0.0)
         if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
             raise UserError(f"The tolerance in a row's tests must be at least 0 and below 1; got {tolerance!r:.40}.")
@@ -126,8 +128,9 @@ class HiddenTests:
         faults = [verdict for verdict in verdicts if not verdict.correct]
         if not faults:
             return Verdict(CORRECT, behaviour=behaviour)
-        reason = f"{faults[0].reason} ({len(faults)} of {len(verdicts)} hidden tests fail)"
-        return Verdict(faults[0].outcome, reason, behaviour)
+        first = faults[0]
+        reason = f"{first.reason} ({len(faults)} of {len(verdicts)} hidden tests fail)"
+        return Verdict(first.outcome, reason, behaviour)
 
     def _judge_case(self, number: int, result: CaseResult) -> Verdict:
         if result.raised:
@@ -138,11 +141,30 @@ class HiddenTests:
 
     def judge_value(self, number: int, value: object) -> Verdict:
         """Return the verdict on one plain value as the result of case `number`."""
-        if self.results is not None and not is_same(value, self.results[number], self.tolerance):
-            return Verdict(WRONG, "wrong result")
-        if self.property and not PROPERTIES[self.property](self.cases[number], value):
-            return Verdict(WRONG, f"the result is no {self.property.replace('_', ' ')}")
+        if self.results is not None:
+            right = self.results[number]
+            if not is_same(value, right, self.tolerance):
+                return Verdict(WRONG, "wrong result")
+        if self.property:
+            has_property = PROPERTIES[self.property]
+            if not has_property(self.cases[number], value):
+                described = self.property.replace("_", " ")
+                return Verdict(WRONG, f"the result is no {described}")
         return Verdict(CORRECT)
+
+
+def _check_arguments(name: str, cases: list) -> None:
+    """Raise UserError for a case whose number of arguments is not the one that a property reads."""
+    has_property = PROPERTIES[name]
+    for case in cases:
+        try:
+            has_property(case, None)
+        except ValueError as error:
+            raise UserError(
+                f"A row's tests have a case of {len(case)} arguments, which the property '{name}' cannot read "
+                f"({first_line(error)}): give each case the arguments that `{has_property.__name__}` in "
+                "helpers/rewards/properties.py names."
+            ) from error
 
 
 def is_same(value: object, right: object, tolerance: float = 0.0) -> bool:
@@ -156,13 +178,19 @@ def is_same(value: object, right: object, tolerance: float = 0.0) -> bool:
     if type(value) is not type(right):
         return False
     if type(right) is list:
-        return len(value) == len(right) and all(is_same(*pair, tolerance) for pair in zip(value, right))
-    if type(right) is dict:
-        return value.keys() == right.keys() and all(is_same(value[key], right[key], tolerance) for key in right)
-    return value == right
+        if len(value) != len(right):
+            return False
+        pairs = zip(value, right)
+    elif type(right) is dict:
+        if value.keys() != right.keys():
+            return False
+        pairs = ((value[key], right[key]) for key in right)
+    else:
+        return value == right
+    return all(is_same(part, right_part, tolerance) for part, right_part in pairs)
 
 
-def _is_close(value, right, tolerance):
+def _is_close(value: float, right: float, tolerance: float) -> bool:
     margin = tolerance * max(1.0, abs(right))
     return right - margin <= value <= right + margin  # false for a NaN; Python compares an int of any size
 
@@ -204,7 +232,7 @@ class CodeCorrectness(Reward):
     ) -> list[Verdict]:
         """Return one verdict a completion.
 
-        Raises UserError for tests that are none, and where the sandbox could judge no program at all.
+        Raises UserError for invalid tests, and where the sandbox could judge no program at all.
         """
         finish_reasons = finish_reasons or ["stop"] * len(completions)
         keys = []
@@ -309,10 +337,10 @@ def self_test(sandbox: Sandbox) -> None:
     """
     (honest,) = judge_programs(sandbox, [(_HONEST, _SELF_TEST)])
     if not honest.judged:
-        advice = ""
+        advice = "fix that, or use another host"
         if "seccomp" in honest.reason:
-            advice = ': use another host, or level="policy" where you can trust the programs'
-        raise UserError(f"The sandbox does not work on this host: {honest.reason}{advice}.")
+            advice += ', or level="policy" where you can trust the programs'
+        raise UserError(f"The sandbox does not work on this host: {honest.reason}: {advice}.")
     cheats = [(program, _SELF_TEST) for program in _CHEATS.values()]
     verdicts = judge_programs(sandbox, cheats, policy=sandbox.level == "policy")
     through = [name for name, verdict in zip(_CHEATS, verdicts) if verdict.correct or not verdict.judged]
@@ -322,4 +350,7 @@ def self_test(sandbox: Sandbox) -> None:
     elif not honest.correct:
         problem = f"fails an honest program: {honest.reason}"
     if problem:
-        raise UserError(f"The sandbox is not safe on this host, so nothing was run: it {problem}. {sandbox.host()}")
+        raise UserError(
+            f"The sandbox is not safe on this host, so nothing was run: it {problem}. Use another host, "
+            f"and report this one: {sandbox.host()}"
+        )

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.rewards.constraints import KINDS, AnswerText, instruction_constraints, judge_constraints, read_constraints
+from helpers.rewards.constraints import (
+    CONSTRAINT_KINDS,
+    AnswerText,
+    instruction_constraints,
+    judge_constraints,
+    read_constraints,
+)
 from helpers.rewards.registry import reward_spec
 from helpers.runtime import UserError
 from tests.tasks.general.checkers import CHECKERS, answer_of
@@ -113,7 +119,7 @@ def is_satisfied(kind, text, values):
     return constraint.is_satisfied_by(AnswerText.of(text))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONSTRAINT_KINDS)
 def test_cases_on_both_sides(kind):
     values, satisfying, breaking = CASES[kind]
     for text in satisfying:
@@ -125,7 +131,7 @@ def test_cases_on_both_sides(kind):
 
 
 def test_every_kind_is_documented_and_states_its_values():
-    for name, kind in KINDS.items():
+    for name, kind in CONSTRAINT_KINDS.items():
         assert kind.check.__doc__ and kind.name == name
         values = CASES[name][0]
         (constraint,) = read_constraints(column(name, **values))
@@ -133,7 +139,7 @@ def test_every_kind_is_documented_and_states_its_values():
         for value in values.values():
             parts = [*value] if isinstance(value, (list, dict)) else [value]
             assert all(str(part) in stated for part in parts), stated
-    assert len(KINDS) >= 14
+    assert len(CONSTRAINT_KINDS) >= 14
     fields = read_constraints(column("json_object", fields={"a": "text", "b": "integer", "c": "texts"}))[0]
     assert fields.describe().endswith('exactly the keys "a" (a text), "b" (an integer) and "c" (a list of texts).')
 
@@ -259,9 +265,9 @@ def test_the_reward_is_registered():
     [
         (None, "write JSON text"),
         ([{"kind": "no_commas"}], "write JSON text"),
-        ("", "is no JSON text"),
-        ("[" * 100_000, "is no JSON text|write a list of objects"),
-        ("9" * 10_000, "is no JSON text|write a list of objects"),
+        ("", "is not JSON text"),
+        ("[" * 100_000, "is not JSON text|write a list of objects"),
+        ("9" * 10_000, "is not JSON text|write a list of objects"),
         ("{}", "write a list of objects"),
         ("[]", "write a list of objects"),
         ('["no_commas"]', "write a list of objects"),
@@ -317,7 +323,7 @@ LONG = {
 def test_the_time_is_linear(piece):
     """Every kind reads every text, without the limits of a task; quadratic time would take hours for a million
     characters. Ten times the text may take twenty-five times as long, as processors that are shared do."""
-    asked = [{"kind": kind, **values} for kind, (values, _, _) in CASES.items() if not KINDS[kind].is_guard]
+    asked = [{"kind": kind, **values} for kind, (values, _, _) in CASES.items() if not CONSTRAINT_KINDS[kind].is_guard]
     taken = []
     for size in (20_000, 200_000):
         text = "x" + LONG[piece] * (size // len(LONG[piece])) + "x"

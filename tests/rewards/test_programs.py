@@ -130,11 +130,14 @@ def test_the_level_policy_pays_alike(capsys):
         '{"cases": [[1]]}',
         '{"cases": [[1]], "property": "evens_firs"}',
         '{"cases": [[1]], "property": ["x"]}',
+        '{"cases": [[[1], 2]], "property": "evens_first"}',
+        '{"cases": [[[1]], []], "property": "peak_index"}',
+        '{"cases": [[[1]]], "results": [[0, 0]], "property": "pair_with_sum"}',
         '{"cases": [[1]], "results": [1], "tolerance": "much"}',
         '{"cases": [[1]], "results": [1], "tolerance": -1}',
     ],
 )
-def test_tests_that_are_none_are_an_error(reward, tests):
+def test_invalid_tests_are_an_error(reward, tests):
     """Tests that check nothing would pay everyone."""
     with pytest.raises(UserError, match="tests|property"):
         reward(None, [fenced(HONEST)], tests=[tests])

@@ -51,10 +51,11 @@ class Countdown(Puzzle):
 
     @classmethod
     def from_columns(cls, numbers: str, target: int | str) -> "Countdown":
-        """Build the puzzle of a row. Raises UserError for columns that are none."""
+        """Build the puzzle of a row. Raises UserError for invalid columns."""
         given = read_json("countdown", "numbers", numbers, list)
         for number in given:
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            is_integer = isinstance(number, int) and not isinstance(number, bool)
+            if not is_integer or number < 0:
                 raise UserError(f"countdown: the column 'numbers' must list integers from 0 up; got {numbers!r:.80}.")
         is_integer = isinstance(target, (int, str)) and not isinstance(target, bool)
         if not is_integer or not _INTEGER.fullmatch(str(target)):
@@ -142,7 +143,7 @@ class _NotAnExpressionError(Exception):
 
 
 class _Parser:
-    """Reads tokens from left to right, a method for each level of binding. Values are exact; None: undefined."""
+    """A reader of tokens from left to right, a method for each level of binding. Values are exact; None: undefined."""
 
     def __init__(self, tokens):
         self.tokens = tokens

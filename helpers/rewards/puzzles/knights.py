@@ -8,14 +8,16 @@ from helpers.rewards.puzzles.puzzle import BLANKS, Puzzle, pay, plain_words, puz
 from helpers.rewards.registry import register_reward
 from helpers.runtime import UserError
 
-KINDS = ("knight", "knave")
+KNIGHT = "knight"
+KNAVE = "knave"
 #: What separates the persons of an answer.
 _SEPARATOR = re.compile(r"[,;\n]")
 #: What is said of one person, such as "Ann: knight" or "Ann is a knight". A name holds no colon. Only the case of ASCII
 #: letters is ignored: a Kelvin sign is no k.
 _STATEMENT = re.compile(r"([^:]+?)(?:[ \t]*:[ \t]*|[ \t]+is[ \t]+a[ \t]+)(knight|knave)", re.IGNORECASE | re.ASCII)
 
-Said = tuple[tuple[str, str], ...]
+#: (person, "knight" or "knave") in the order of an answer.
+KindsNamed = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -27,31 +29,32 @@ class KnightsAndKnaves(Puzzle):
 
     @classmethod
     def from_columns(cls, solution: str) -> "KnightsAndKnaves":
-        """Build the puzzle of a row. Raises UserError for a column that is none."""
+        """Build the puzzle of a row. Raises UserError for an invalid column."""
         kinds = read_json("knights_and_knaves", "solution", solution, dict)
         for person, kind in kinds.items():
-            if kind not in KINDS:
+            if kind not in (KNIGHT, KNAVE):
                 raise UserError(
                     'knights_and_knaves: the column \'solution\' must say "knight" or "knave" of each person; got '
                     f"{kind!r:.40} of {person!r:.40}."
                 )
-            if read_kinds(f"{person}: {kind}") != ((person, kind),):
+            can_be_named = read_kinds(f"{person}: {kind}") == ((person, kind),)
+            if not can_be_named:
                 raise UserError(
                     f"knights_and_knaves: no answer can name the person {person!r:.40}: leave blanks at the ends, "
                     "line ends and , ; : out of names."
                 )
         return cls(kinds)
 
-    def read(self, content: str) -> Said | None:
+    def read(self, content: str) -> KindsNamed | None:
         return read_kinds(content)
 
-    def fault(self, answer: Said) -> str:
+    def fault(self, answer: KindsNamed) -> str:
         persons = sorted(person for person, _ in answer)
         if persons != sorted(self.solution):
             return "does not name every person once"
         return "" if dict(answer) == self.solution else "takes a knight for a knave or a knave for a knight"
 
-    def describe(self, answer: Said) -> str:
+    def describe(self, answer: KindsNamed) -> str:
         return ", ".join(f"{person}: {kind}" for person, kind in sorted(answer))
 
 
@@ -72,7 +75,7 @@ def knights_and_knaves(
     return pay(puzzles_of(KnightsAndKnaves.from_columns, solution), completions, finish_reasons)
 
 
-def read_kinds(content: str) -> Said | None:
+def read_kinds(content: str) -> KindsNamed | None:
     """Return what a text says of each person, in its order; None if it says anything else, or nothing."""
     said = []
     for part in _SEPARATOR.split(plain_words(content)):

@@ -1,7 +1,7 @@
 """Order steps under rules. Any order that satisfies them is right."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from helpers.rewards.puzzles.puzzle import BLANKS, Puzzle, pay, plain_words, puzzles_of, read_json
@@ -11,6 +11,10 @@ from helpers.runtime import UserError
 #: What separates the steps of an answer.
 _SEPARATOR = re.compile(r",|->|\u2192|\\(?:to|rightarrow)(?![A-Za-z])")
 
+#: A step, by its letter in an answer, or by its number.
+Step = str | int
+#: (step, relation) or (step, relation, other step).
+Rule = tuple[Step, str] | tuple[Step, str, Step]
 #: relation -> f(place of the first step, place of the second, number of steps) -> whether it holds.
 PAIR_RELATIONS: dict[str, Callable[[int, int, int], bool]] = {
     "before": lambda first, second, _: first < second,
@@ -23,8 +27,6 @@ SINGLE_RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "not last": lambda place, count: place != count - 1,
 }
 
-Rule = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class StepOrder(Puzzle):
@@ -36,14 +38,15 @@ class StepOrder(Puzzle):
 
     @classmethod
     def from_columns(cls, steps: str, rules: str) -> "StepOrder":
-        """Build the puzzle of a row. Raises UserError for columns that are none."""
+        """Build the puzzle of a row. Raises UserError for invalid columns."""
         named = read_json("step_order", "steps", steps, dict)
         for letter, name in named.items():
             if not isinstance(name, str):
                 raise UserError(f"step_order: the column 'steps' must give a text for each letter; got {name!r:.80}.")
             if letter.strip(BLANKS) != letter or not letter or _SEPARATOR.search(letter):
                 raise UserError(f"step_order: no answer can name the step {letter!r:.40}: use a letter or a word.")
-        if sum(map(len, map(_spellings, named.items()))) > len(_by_spelling(named)):
+        spelling_count = sum(len(_spellings(step)) for step in named.items())
+        if spelling_count > len(_by_spelling(named)):
             raise UserError("step_order: the column 'steps' gives two steps one name: make the names different.")
         listed = read_json("step_order", "rules", rules, list)
         return cls(named, tuple(_rule(entry, named) for entry in listed))
@@ -90,12 +93,14 @@ def step_order(
     return pay(puzzles_of(StepOrder.from_columns, steps, rules), completions, finish_reasons)
 
 
-def holds(rule: Rule, places: dict[str, int]) -> bool:
-    """Tell whether an order satisfies a rule. places: step -> its place, from 0."""
-    step, relation, *others = rule
-    if others:
-        return PAIR_RELATIONS[relation](places[step], places[others[0]], len(places))
-    return SINGLE_RELATIONS[relation](places[step], len(places))
+def holds(rule: Rule, places: Mapping[Step, int] | Sequence[int]) -> bool:
+    """Tell whether an order satisfies a rule. places: step -> its place, from 0; a sequence where steps are numbers."""
+    count = len(places)
+    if len(rule) == 2:
+        step, relation = rule
+        return SINGLE_RELATIONS[relation](places[step], count)
+    first, relation, second = rule
+    return PAIR_RELATIONS[relation](places[first], places[second], count)
 
 
 def _spellings(step: tuple[str, str]) -> set[str]:
@@ -109,7 +114,7 @@ def _by_spelling(steps: dict[str, str]) -> dict[str, str]:
 
 
 def _rule(entry: object, steps: dict[str, str]) -> Rule:
-    """Check one entry of the column. Raises UserError for one that is no rule on these steps."""
+    """Check one entry of the column. Raises UserError for an invalid one."""
     is_texts = isinstance(entry, list) and all(isinstance(part, str) for part in entry)
     if is_texts and len(entry) == 3:
         step, relation, other = entry

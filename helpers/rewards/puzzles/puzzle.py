@@ -1,4 +1,4 @@
-"""What the puzzles share: where an answer stands, how columns are read, and how a right answer is paid."""
+"""The common part of the puzzles: finding the answer, reading the columns, and paying a right answer."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from helpers.runtime import UserError
 _TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
 #: LaTeX's blanks: a backslash before a blank, a comma, a semicolon, a colon or an exclamation mark.
 _BLANK = re.compile(r"\\[ ,;:!]")
-#: Blanks at the ends of a box, and between its words. Other characters that look like a blank are none.
+#: Blanks at the ends of a box, and between its words. Other characters that look like a blank are not blanks.
 BLANKS = " \t\r\n"
 
 
@@ -67,19 +67,20 @@ def pay(
 def puzzles_of(make: Callable[..., Puzzle], *columns: Sequence) -> list[Puzzle | None]:
     """Return the puzzle of each row; None where every one of the columns is None, which is a row of another kind.
 
-    make: takes a row's values of the columns, and raises UserError where they are no puzzle.
+    make: takes a row's values of the columns, and raises UserError where they are invalid.
     """
     puzzles = []
     for values in zip(*columns, strict=True):
         is_other_kind = all(value is None for value in values)
-        puzzles.append(None if is_other_kind else make(*values))
+        puzzle = None if is_other_kind else make(*values)
+        puzzles.append(puzzle)
     return puzzles
 
 
 def read_json(reward: str, column: str, text: object, kind: type) -> Any:
     """Return the value that a column holds as JSON text. kind: list or dict.
 
-    Raises UserError for what is no such text. reward: its name, for the message.
+    Raises UserError for anything else. reward: its name, for the message.
     """
     try:
         value = json.loads(text)

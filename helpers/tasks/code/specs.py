@@ -44,6 +44,7 @@ class Spec:
     tolerance: float = 0.0
 
     def draw_parameters(self, rng: random.Random) -> dict:
+        """Draw the parameters of a prompt: name -> value."""
         return {name: rng.choice(values) for name, values in self.parameters.items()}
 
     def result(self, case: Case, parameters: Parameters) -> object:
@@ -81,7 +82,7 @@ class Spec:
 
 
 def example_text(spec: Spec, case: Case, parameters: Parameters) -> str:
-    """Return such as "solve([2, 1]) == [1, 2]"."""
+    """Return an example as a prompt shows it, such as "solve([2, 1]) == [1, 2]"."""
     arguments = ", ".join(map(repr, case))
     return f"solve({arguments}) == {spec.result(case, parameters)!r}"
 
@@ -106,7 +107,7 @@ def _numbers(rng, size, parameters):
 
 
 def _close_numbers(rng, size, parameters):
-    """Numbers of which many are equal."""
+    """Draw numbers of which many are equal."""
     return [_ints(rng, size, -3, 3)]
 
 
@@ -119,7 +120,7 @@ def _intervals(rng, size, parameters):
 
 
 def _rpn(rng, size, parameters):
-    """An expression of up to `size` numbers."""
+    """Draw an expression of up to `size` numbers, in reverse Polish notation."""
     tokens = [str(rng.randint(-9, 9))]
     for _ in range(rng.randint(1, max(1, size // 2))):
         number = str(rng.randint(-9, 9))
@@ -154,7 +155,7 @@ def _month(rng, size, parameters):
 
 
 def _brackets(rng, size, parameters):
-    """Brackets that match, of which one is changed in half of the cases."""
+    """Draw brackets that match; in half of the cases one of them is changed."""
     text = ""
     for _ in range(rng.randint(1, max(2, size // 2))):
         pair = rng.choice(("()", "[]", "{}"))

@@ -8,28 +8,30 @@ from helpers.rewards.programs import NOT_ALLOWED, Verdict
 from helpers.rewards.registry import reward_preset
 from helpers.rollout.completion import Completion
 from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, Case, Parameters, Spec, example_text
-from helpers.tasks.drawing import draw_dataset, make_row
-from helpers.tasks.split import PROBE, SPLITS, belongs_to
-from helpers.tasks.task import CORRECT, REFUSED, Grade, Rewards, Row, Task
-from helpers.tasks.wording import parse_wording_name, wording_sentence
+from helpers.tasks.drawing import make_row
+from helpers.tasks.generated import GeneratedTask
+from helpers.tasks.split import belongs_to
+from helpers.tasks.task import CORRECT, REFUSED, Grade, Rewards, Row, Value
+from helpers.tasks.wording import parse_wording_name
 
 FORMAT = "Answer with one Python code block."
-#: spec -> its wordings
-WORDINGS = {name: spec.wordings for name, spec in SPECS.items()}
-PROBE_WORDINGS = {name: spec.wordings for name, spec in PROBE_SPECS.items()}
 
 
-class CodeTask(Task):
+class CodeTask(GeneratedTask):
     """Write `solve(...)` in pure Python as the prompt says; hidden tests decide whether it is right.
 
     level: of the sandbox, "os" for training, or "policy" for a host without seccomp. workers: programs judged at a
     time; None: one a core. The sandbox starts when it is first needed.
+
+    Beside the usual columns, a row has answer, a right program; tests, as `CodeCorrectness` reads them; and spec, a
+    name in `specs.ALL_SPECS`.
     """
 
     name = "code"
     outcomes = (CORRECT, "wrong", "error", NOT_ALLOWED, REFUSED)
     breakdowns = ("spec", "cluster")
-    splits = (*SPLITS, PROBE)
+    wordings = {name: spec.wordings for name, spec in SPECS.items()}
+    probe_wordings = {name: spec.wordings for name, spec in PROBE_SPECS.items()}
 
     def __init__(self, level: str = "os", workers: int | None = None):
         self.level = level
@@ -43,11 +45,20 @@ class CodeTask(Task):
     def settings(self) -> dict:
         return {"task": self.name, "sandbox": self.level}
 
-    def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw prompts. Beside the usual columns: answer, a right program; tests, as `CodeCorrectness` has them; spec,
-        a name in `specs.ALL_SPECS`."""
-        meanings = PROBE_WORDINGS if split == PROBE else WORDINGS
-        return draw_dataset(self.name, meanings, _draw_row, split, size, seed)
+    def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
+        name, number = parse_wording_name(wording)
+        spec = ALL_SPECS[name]
+        text = ""
+        # Tests are made only for a prompt that the split may have.
+        while not text or not belongs_to(text, split):
+            parameters = spec.draw_parameters(rng)
+            examples = spec.draw_examples(rng, parameters)
+            text = _prompt(spec, spec.wordings.all[number], parameters, examples)
+        # One prompt has one set of tests, whatever the seed of the data set.
+        hidden = spec.draw_hidden(random.Random(text), parameters, examples)
+        tests = _tests(spec, parameters, hidden)
+        row = make_row(self.name, text, spec.program(parameters), wording)
+        return {**row, "tests": tests, "spec": name}
 
     def grade(
         self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
@@ -55,7 +66,8 @@ class CodeTask(Task):
         messages = [completion.message for completion in completions]
         tests = [row["tests"] for row in rows]
         finish_reasons = [completion.finish_reason for completion in completions]
-        return [_grade(verdict) for verdict in self.correctness.verdicts(messages, tests, finish_reasons)]
+        verdicts = self.correctness.verdicts(messages, tests, finish_reasons)
+        return [_grade(verdict) for verdict in verdicts]
 
     def behaviours(
         self,
@@ -72,29 +84,13 @@ class CodeTask(Task):
     def reference_answer(self, row: Row) -> str:
         return f"```python\n{row['answer']}\n```"
 
-    def describe_group(self, column: str, value: str) -> str:
-        if column != "cluster":
-            return f"{column} {value}"
-        return wording_sentence({**WORDINGS, **PROBE_WORDINGS}, value)
+    def describe_group(self, column: str, value: Value) -> str:
+        described = super().describe_group(column, value)
+        return described if column == "cluster" else f"{column} {described}"
 
 
 def _grade(verdict: Verdict) -> Grade:
     return Grade(float(verdict.correct), verdict.correct, verdict.outcome, verdict.reason)
-
-
-def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
-    name, number = parse_wording_name(wording)
-    spec = ALL_SPECS[name]
-    text = ""
-    # Tests are made only for a prompt that the split may have.
-    while not text or not belongs_to(text, split):
-        parameters = spec.draw_parameters(rng)
-        examples = spec.draw_examples(rng, parameters)
-        text = _prompt(spec, spec.wordings.all[number], parameters, examples)
-    # One prompt has one set of tests, whatever the seed of the data set.
-    hidden = spec.draw_hidden(random.Random(text), parameters, examples)
-    row = make_row("code", text, spec.program(parameters), wording)
-    return {**row, "tests": _tests(spec, parameters, hidden), "spec": name}
 
 
 def _prompt(spec: Spec, sentence: str, parameters: Parameters, examples: Sequence[Case]) -> str:

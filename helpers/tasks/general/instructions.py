@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.constraints import KINDS, Constraint
+from helpers.rewards.constraints import CONSTRAINT_KINDS, Constraint
 from helpers.tasks.general.writer import usable_nouns, write
 from helpers.tasks.wording import Wordings, parse_wording_name
 
@@ -80,7 +80,7 @@ FORMATS = Wordings(
 
 def _worded(kind: str, *others: str) -> Wordings:
     """Put a kind's own sentence before two more that training may see, and two that it may not."""
-    return Wordings(seen=(KINDS[kind].sentence, *others[:2]), unseen=others[2:])
+    return Wordings(seen=(CONSTRAINT_KINDS[kind].sentence, *others[:2]), unseen=others[2:])
 
 
 #: kind of constraint -> the sentences that state it
@@ -305,20 +305,23 @@ class Instructions:
 
 def draw_instructions(rng: random.Random, wording: str) -> Instructions:
     """Draw a prompt in `wording`, a name such as "words_exactly+lower_case-0"."""
-    combination, place = parse_wording_name(wording)
+    combination, number = parse_wording_name(wording)
     asked = _draw_values(rng, combination.split("+"))
-    stated = [
-        Constraint(KINDS[kind], values).describe(SENTENCES[kind].all[place])
-        for kind, values in asked.items()
-        if kind not in BASE
-    ]
+    stated = [_state(kind, asked, SENTENCES[kind], number) for kind in asked if kind not in BASE]
     rng.shuffle(stated)
-    opening = Constraint(KINDS["contains_words"], asked["contains_words"]).describe(OPENINGS.all[place])
-    limits = FORMATS.all[place].format(
-        characters=asked["characters_at_most"]["count"], different=asked["different_words"]["count"]
-    )
+    opening = _state("contains_words", asked, OPENINGS, number)
+    most = asked["characters_at_most"]["count"]
+    different = asked["different_words"]["count"]
+    limits = FORMATS.all[number].format(characters=most, different=different)
+    text = " ".join([opening, *stated, limits])
     column = [{"kind": kind, **values} for kind, values in asked.items()]
-    return Instructions(" ".join([opening, *stated, limits]), json.dumps(column), write(rng, asked))
+    return Instructions(text, json.dumps(column), write(rng, asked))
+
+
+def _state(kind: str, asked: dict[str, dict], wordings: Wordings, number: int) -> str:
+    """Return the sentence that states a constraint, in the wording of that number."""
+    constraint = Constraint(CONSTRAINT_KINDS[kind], asked[kind])
+    return constraint.describe(wordings.all[number])
 
 
 def _draw_values(rng: random.Random, kinds: Sequence[str]) -> dict[str, dict]:

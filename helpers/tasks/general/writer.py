@@ -1,4 +1,4 @@
-"""Writes a text that satisfies given constraints. What it says makes no sense; that it exists shows that others do.
+"""The writer of texts that satisfy given constraints. They make no sense; that they exist shows that others do.
 
 `write` knows how the kinds that `instructions.COMBINATIONS` puts together are satisfied, and checks none of them.
 """
@@ -81,19 +81,20 @@ def _draw_words(rng: random.Random, asked: Mapping[str, Mapping]) -> list[str]:
     rng.shuffle(fillers)
     first_words = []
     for letter in starts:
-        first_words.append(next(noun for noun in fillers if noun.startswith(letter)))
-        fillers.remove(first_words[-1])
+        first_word = next(noun for noun in fillers if noun.startswith(letter))
+        first_words.append(first_word)
+        fillers.remove(first_word)
     fixed = len(opening) + len(closing) + len(required) + len(starts)
-    different = len(taken) + len(starts)
-    missing = asked["different_words"]["count"] - different
-    body = required + fillers[: max(missing, _word_count(rng, asked) - fixed)]
+    missing_words = _word_count(rng, asked) - fixed
+    missing_different = asked["different_words"]["count"] - len(taken) - len(starts)
+    body = required + fillers[: max(missing_different, missing_words)]
     rng.shuffle(body)
     if "words_alphabetical" in asked:
         body.sort()
     return [*opening, *first_words, *body, *closing]
 
 
-def _word_count(rng, asked):
+def _word_count(rng: random.Random, asked: Mapping[str, Mapping]) -> int:
     """Draw how many words to write; 0 where any number will do."""
     if "words_exactly" in asked:
         return asked["words_exactly"]["count"]
@@ -102,7 +103,7 @@ def _word_count(rng, asked):
     return 2 * row_count(asked)
 
 
-def _first_letters(asked):
+def _first_letters(asked: Mapping[str, Mapping]) -> list[str]:
     """Return the first letter that each line must have; "" for any."""
     if "acrostic" in asked:
         return list(asked["acrostic"]["word"])
@@ -116,14 +117,20 @@ def _rows_of(words: Sequence[str], asked: Mapping[str, Mapping]) -> list[list[st
     starts = [letter for letter in _first_letters(asked) if letter]
     first_words = words[: len(starts)]
     rest = words[len(starts) :]
-    rows = []
-    for number in range(count):
-        share = list(rest[len(rest) * number // count : len(rest) * (number + 1) // count])
-        rows.append([first_words[number], *share] if starts else share)
-    return rows
+    rows = _shares(rest, count)
+    if not starts:
+        return rows
+    return [[first_word, *row] for first_word, row in zip(first_words, rows, strict=True)]
 
 
-def _row_text(row, number, asked):
+def _shares(words: Sequence[str], count: int) -> list[list[str]]:
+    """Split words into `count` parts, in order and as equally as possible."""
+    ends = [len(words) * number // count for number in range(count + 1)]
+    return [list(words[start:end]) for start, end in zip(ends, ends[1:])]
+
+
+def _row_text(row: Sequence[str], number: int, asked: Mapping[str, Mapping]) -> str:
+    """Return the text of line `number`, from 1, or of a sentence or paragraph."""
     text = " ".join(row)
     text = text[0].upper() + text[1:]
     if "lower_case" in asked:
@@ -138,7 +145,7 @@ def _row_text(row, number, asked):
     return f"{prefix}{text}."
 
 
-def _separator(asked):
+def _separator(asked: Mapping[str, Mapping]) -> str:
     if "sentences_exactly" in asked:
         return " "
     return "\n\n" if "paragraphs_exactly" in asked else "\n"
@@ -148,12 +155,13 @@ def _write_json(words: Sequence[str], asked: Mapping[str, Mapping]) -> str:
     """Put the words into the object's texts; numbers and truth values are fixed."""
     fields = asked["json_object"]["fields"]
     texts = [key for key, kind in fields.items() if kind in ("text", "texts")]
+    share_of = dict(zip(texts, _shares(words, len(texts)), strict=True))
     content = {}
     for key, kind in fields.items():
-        if key in texts:
-            number = texts.index(key)
-            share = list(words[len(words) * number // len(texts) : len(words) * (number + 1) // len(texts)])
-            content[key] = share if kind == "texts" else " ".join(share)
+        if kind == "text":
+            content[key] = " ".join(share_of[key])
+        elif kind == "texts":
+            content[key] = share_of[key]
         elif kind == "boolean":
             content[key] = True
         else:

@@ -4,10 +4,11 @@ import json
 import math
 import random
 
-from helpers.tasks.reasoning.puzzle import Drawn
+from helpers.rewards.puzzles.countdown import Countdown
+from helpers.tasks.reasoning.kind import GeneratedPuzzle, PuzzleKind
 from helpers.tasks.wording import Wordings
 
-#: meaning -> how many numbers a puzzle may have. Those of the probe are in no other split.
+#: variant -> how many numbers a puzzle may have. Those of the probe are in no other split.
 SIZES = {"countdown": (3, 4), "countdown_long": (5, 6)}
 LARGEST_NUMBER = 25
 TARGETS = (10, 100)
@@ -34,24 +35,25 @@ WORDINGS = Wordings(
 )
 
 
-def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
+def generate_countdown(rng: random.Random, variant: str) -> GeneratedPuzzle:
     """Draw numbers and a target that an expression of them reaches.
 
     The target is no number of the puzzle, nor the product of all, nor a sum of all with any signs: otherwise one fixed
     pattern, such as a + b - c, would solve many puzzles.
     """
     while True:
-        count = rng.choice(SIZES[meaning])
+        count = rng.choice(SIZES[variant])
         numbers = [rng.randint(1, LARGEST_NUMBER) for _ in range(count)]
         found = _combine(rng, numbers)
         if found is None:
             continue
         target, expression = found
+        smallest, largest = TARGETS
         is_trivial = target in numbers or target == math.prod(numbers) or target in _signed_sums(numbers)
-        if TARGETS[0] <= target <= TARGETS[1] and not is_trivial:
+        if smallest <= target <= largest and not is_trivial:
             break
     listed = ", ".join(map(str, numbers))
-    return Drawn(
+    return GeneratedPuzzle(
         parts={"numbers": listed, "target": str(target)},
         columns={"numbers": json.dumps(numbers), "target": target},
         answer=expression,
@@ -60,6 +62,7 @@ def draw_countdown(rng: random.Random, meaning: str) -> Drawn:
 
 
 def _signed_sums(numbers: list[int]) -> set[int]:
+    """Return the sums of all the numbers with any signs."""
     sums = {0}
     for number in numbers:
         sums = {total + term for total in sums for term in (number, -number)}
@@ -83,5 +86,17 @@ def _combine(rng: random.Random, numbers: list[int]) -> tuple[int, str] | None:
         if results[sign] > LARGEST_PART:
             return None
         text = f"{left_text} {sign} {right_text}"
-        parts.append((results[sign], f"({text})" if parts else text))
+        is_inner = bool(parts)
+        parts.append((results[sign], f"({text})" if is_inner else text))
     return parts[0]
+
+
+COUNTDOWN = PuzzleKind(
+    variant="countdown",
+    probe_variant="countdown_long",
+    columns=("numbers", "target"),
+    from_columns=Countdown.from_columns,
+    generate=generate_countdown,
+    how_to_answer=FORMAT,
+    wordings=WORDINGS,
+)

@@ -5,8 +5,8 @@ import random
 from functools import cache
 from itertools import permutations
 
-from helpers.rewards.puzzles.order import PAIR_RELATIONS, SINGLE_RELATIONS
-from helpers.tasks.reasoning.puzzle import Drawn
+from helpers.rewards.puzzles.order import SINGLE_RELATIONS, Rule, StepOrder, holds
+from helpers.tasks.reasoning.kind import GeneratedPuzzle, PuzzleKind
 from helpers.tasks.wording import Wordings
 
 #: Chores that can be done in any order, so that the rules alone decide.
@@ -15,7 +15,7 @@ CHORES = (
     "pay the rent", "read the mail", "sweep the floor", "wash the car", "water the plants",
 )  # fmt: skip
 LETTERS = "ABCDEFG"
-#: meaning -> how many steps a puzzle may have.
+#: variant -> how many steps a puzzle may have.
 SIZES = {"planning": (4, 5), "planning_more": (6, 7)}
 MOST_ORDERS = 4  # that satisfy the rules of one puzzle; there are at least two
 SCATTER = 2.0  # how far, in places, rules may be from the steps that are next to each other in the drawn order
@@ -48,66 +48,91 @@ WORDINGS = Wordings(
 
 #: The place of each step, by its number.
 Places = tuple[int, ...]
-#: A relation and the numbers of one or two steps.
-Rule = tuple[str, tuple[int, ...]]
 
 
-def draw_planning(rng: random.Random, meaning: str) -> Drawn:
+def generate_planning(rng: random.Random, variant: str) -> GeneratedPuzzle:
     """Draw steps and rules that two to four orders satisfy."""
-    count = rng.choice(SIZES[meaning])
+    count = rng.choice(SIZES[variant])
     chores = rng.sample(CHORES, count)
     while True:
         goal = list(range(count))
         rng.shuffle(goal)
-        rules, orders = _draw_rules(rng, meaning, tuple(goal))
+        rules, orders = _draw_rules(rng, variant, tuple(goal))
         if len(orders) <= MOST_ORDERS:
             break
     rng.shuffle(rules)
-    said = [rng.choice(SENTENCES[relation]).format(*_letters(numbers)) for relation, numbers in rules]
+    *sentences, last_sentence = [_say(rng, rule) for rule in rules]
     steps = dict(zip(LETTERS, chores))
     listed = ", ".join(f"{letter}: {chore}" for letter, chore in steps.items())
-    entries = [_entry(rule) for rule in rules]
-    answer = sorted(range(count), key=rng.choice(orders).__getitem__)
-    return Drawn(
-        parts={"steps": listed, "rules": ", ".join(said[:-1]) + f" and {said[-1]}"},
-        columns={"steps": json.dumps(steps), "rules": json.dumps(entries)},
-        answer=", ".join(_letters(answer)),
-        key=f"planning {count} {sorted(rules)}",
+    in_letters = [_in_letters(rule) for rule in rules]
+    places = rng.choice(orders)
+    answer = sorted(range(count), key=places.__getitem__)
+    return GeneratedPuzzle(
+        parts={"steps": listed, "rules": f"{', '.join(sentences)} and {last_sentence}"},
+        columns={"steps": json.dumps(steps), "rules": json.dumps(in_letters)},
+        answer=", ".join(LETTERS[step] for step in answer),
+        key=_key(count, rules),
     )
 
 
-def _draw_rules(rng: random.Random, meaning: str, goal: Places) -> tuple[list[Rule], list[Places]]:
+def _draw_rules(rng: random.Random, variant: str, goal: Places) -> tuple[list[Rule], list[Places]]:
     """Draw rules that the order `goal` satisfies until few orders do; return the rules and these orders."""
     count = len(goal)
-    pairs = list(permutations(range(count), 2))
-    # Steps that are near each other come first: rules on them are rarely implied by others.
-    distance = {pair: abs(goal[pair[0]] - goal[pair[1]]) + SCATTER * rng.random() for pair in pairs}
-    known = [("before", pair) for pair in sorted(pairs, key=distance.__getitem__)]
     rules = []
     orders = _all_orders(count)
-    if meaning == "planning_more":
-        new = [(relation, pair) for relation in ("directly before", "not next to") for pair in pairs]
-        new += [(relation, (step,)) for relation in SINGLE_RELATIONS for step in range(count)]
-        rng.shuffle(new)
-        rules, orders = _add_rules(new, goal, rules, orders, rng.choice(NEW_RULES))
-    return _add_rules(known, goal, rules, orders, len(known))
+    near_first = _pairs_near_first(rng, goal)
+    if variant == "planning_more":
+        candidates = _new_rules(count)
+        rng.shuffle(candidates)
+        rules, orders = _choose_rules(candidates, goal, orders, rng.choice(NEW_RULES))
+    candidates = [(first, "before", second) for first, second in near_first]
+    known_rules, orders = _choose_rules(candidates, goal, orders, len(candidates))
+    return rules + known_rules, orders
 
 
-def _add_rules(
-    candidates: list[Rule], goal: Places, rules: list[Rule], orders: list[Places], most: int
+def _pairs_near_first(rng: random.Random, goal: Places) -> list[tuple[int, int]]:
+    """Return all pairs of steps; those that are near each other in `goal` come first, with some scatter.
+
+    Rules on such steps are rarely implied by others.
+    """
+    distance = {}
+    for first, second in _pairs(len(goal)):
+        distance[first, second] = abs(goal[first] - goal[second]) + SCATTER * rng.random()
+    return sorted(distance, key=distance.__getitem__)
+
+
+def _new_rules(count: int) -> list[Rule]:
+    """Return all rules with the relations that only the probe has."""
+    rules = []
+    for relation in ("directly before", "not next to"):
+        rules += [(first, relation, second) for first, second in _pairs(count)]
+    for relation in SINGLE_RELATIONS:
+        rules += [(step, relation) for step in range(count)]
+    return rules
+
+
+def _pairs(count: int) -> list[tuple[int, int]]:
+    return list(permutations(range(count), 2))
+
+
+def _choose_rules(
+    candidates: list[Rule], goal: Places, orders: list[Places], most: int
 ) -> tuple[list[Rule], list[Places]]:
-    """Add up to `most` candidates that `goal` satisfies and that rule an order out, while many orders are left."""
-    added = []
+    """Choose up to `most` rules, and return them and the orders that satisfy them.
+
+    Each is a rule that `goal` satisfies and that rules an order out; there are no more once few orders are left.
+    """
+    rules = []
     for rule in candidates:
-        if len(added) == most or len(orders) <= MOST_ORDERS:
+        if len(rules) == most or len(orders) <= MOST_ORDERS:
             break
-        if not _satisfying(rule, [goal]):
+        if not holds(rule, goal):
             continue
-        left = _satisfying(rule, orders)
+        left = [places for places in orders if holds(rule, places)]
         if 2 <= len(left) < len(orders):
-            added.append(rule)
+            rules.append(rule)
             orders = left
-    return rules + added, orders
+    return rules, orders
 
 
 @cache
@@ -115,23 +140,31 @@ def _all_orders(count: int) -> list[Places]:
     return list(permutations(range(count)))
 
 
-def _satisfying(rule: Rule, orders: list[Places]) -> list[Places]:
-    """Return those of the orders that satisfy a rule."""
-    relation, numbers = rule
-    if len(numbers) == 1:
-        (step,) = numbers
-        holds = SINGLE_RELATIONS[relation]
-        return [places for places in orders if holds(places[step], len(places))]
-    first, second = numbers
-    holds = PAIR_RELATIONS[relation]
-    return [places for places in orders if holds(places[first], places[second], len(places))]
+def _in_letters(rule: Rule) -> Rule:
+    step, relation, *others = rule
+    return (LETTERS[step], relation, *(LETTERS[other] for other in others))
 
 
-def _letters(numbers):
-    return [LETTERS[number] for number in numbers]
+def _say(rng: random.Random, rule: Rule) -> str:
+    step, relation, *others = _in_letters(rule)
+    sentence = rng.choice(SENTENCES[relation])
+    return sentence.format(step, *others)
 
 
-def _entry(rule: Rule) -> list[str]:
-    relation, numbers = rule
-    first, *others = _letters(numbers)
-    return [first, relation, *others]
+def _key(count: int, rules: list[Rule]) -> str:
+    """Return a text that is the same for the same rules in any order. Its form decides which split has a puzzle."""
+    entries = []
+    for step, relation, *others in rules:
+        entries.append((relation, (step, *others)))
+    return f"planning {count} {sorted(entries)}"
+
+
+PLANNING = PuzzleKind(
+    variant="planning",
+    probe_variant="planning_more",
+    columns=("steps", "rules"),
+    from_columns=StepOrder.from_columns,
+    generate=generate_planning,
+    how_to_answer=FORMAT,
+    wordings=WORDINGS,
+)

@@ -7,7 +7,13 @@ from collections import Counter
 
 import pytest
 
-from helpers.rewards.constraints import KINDS, AnswerText, instruction_constraints, judge_constraints, read_constraints
+from helpers.rewards.constraints import (
+    CONSTRAINT_KINDS,
+    AnswerText,
+    instruction_constraints,
+    judge_constraints,
+    read_constraints,
+)
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.general import instructions
@@ -293,7 +299,7 @@ def test_probe_has_kinds_and_sizes_of_its_own():
     new = {kind for combination in PROBE_COMBINATIONS for kind in combination} - common
     assert all(set(combination) & new for combination in PROBE_COMBINATIONS)
     assert len(common) == 17 and len(new) == 8
-    assert set(KINDS) == common | new | set(instructions.BASE) == set(CHECKERS)
+    assert set(CONSTRAINT_KINDS) == common | new | set(instructions.BASE) == set(CHECKERS)
 
 
 def test_every_kind_has_sentences_of_its_own_for_confirm():
