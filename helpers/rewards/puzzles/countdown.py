@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from helpers.rewards.puzzles.puzzle import Puzzle, pay, puzzles_of, read_json
+from helpers.rewards.puzzles.puzzle import AROUND, Puzzle, pay, puzzles_of, read_json
 from helpers.rewards.registry import register_reward
 from helpers.runtime import UserError
 
@@ -63,7 +63,10 @@ class Countdown(Puzzle):
         return cls(tuple(sorted(given)), int(target))
 
     def read(self, content: str) -> Expression | None:
-        return read_expression(content)
+        expression, equals, right = content.strip(AROUND).removesuffix(".").rpartition("=")
+        if equals and right.strip() != str(self.target):
+            return None
+        return read_expression(expression if equals else right)
 
     def fault(self, answer: Expression) -> str:
         if Counter(answer.numbers) != Counter(self.numbers):
@@ -88,9 +91,10 @@ def countdown(
 ) -> list[float | None]:
     r"""Pay 1 for a boxed expression that uses each number exactly once and makes the target, else 0.
 
-    The last complete box holds integers, `+ - * /`, their usual other signs, `\frac{a}{b}` and parentheses. A sign
-    before a number, a power, a decimal and an equation are not read. numbers: JSON text such as "[3, 5, 8]". target:
-    an integer. A row where both are None is another task's and gets None. Raises UserError for other columns.
+    The last complete box holds integers, `+ - * /`, their usual other signs, `\frac{a}{b}` and parentheses. It may
+    end with `=` and the target. A sign before a number, a power, a decimal and another equation are not read.
+    numbers: JSON text such as "[3, 5, 8]". target: an integer. A row where both are None is another task's and gets
+    None. Raises UserError for other columns.
     """
     return pay(puzzles_of(Countdown.from_columns, numbers, target), completions, finish_reasons)
 

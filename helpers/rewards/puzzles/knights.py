@@ -11,10 +11,13 @@ from helpers.runtime import UserError
 KNIGHT = "knight"
 KNAVE = "knave"
 #: What separates the persons of an answer.
-_SEPARATOR = re.compile(r"[,;\n]")
-#: What is said of one person, such as "Ann: knight" or "Ann is a knight". A name holds no colon. Only the case of ASCII
-#: letters is ignored: a Kelvin sign is no k.
-_STATEMENT = re.compile(r"([^:]+?)(?:[ \t]*:[ \t]*|[ \t]+is[ \t]+a[ \t]+)(knight|knave)", re.IGNORECASE | re.ASCII)
+_SEPARATOR = re.compile(r"[,;\n](?:[ \t\n]*and[ \t]+)?|[ \t]and[ \t]")
+#: What is said of one person, such as "Ann: knight", "Ann = knight", "Ann - knight" or "Ann is a knight". A name holds
+#: none of these signs. Only the case of ASCII letters is ignored: a Kelvin sign is no k.
+_STATEMENT = re.compile(
+    r"([^:=]+?)(?:[ \t]*[:=][ \t]*(?:a[ \t]+)?|[ \t]+[-\u2013\u2014][ \t]+|[ \t]+is[ \t]+(?:a[ \t]+)?)(knight|knave)",
+    re.IGNORECASE | re.ASCII,
+)
 
 #: (person, "knight" or "knave") in the order of an answer.
 KindsNamed = tuple[tuple[str, str], ...]
@@ -49,10 +52,11 @@ class KnightsAndKnaves(Puzzle):
         return read_kinds(content)
 
     def fault(self, answer: KindsNamed) -> str:
-        persons = sorted(person for person, _ in answer)
-        if persons != sorted(self.solution):
+        said = sorted((person.lower(), kind) for person, kind in answer)
+        right = sorted((person.lower(), kind) for person, kind in self.solution.items())
+        if [person for person, _ in said] != [person for person, _ in right]:
             return "does not name every person once"
-        return "" if dict(answer) == self.solution else "takes a knight for a knave or a knave for a knight"
+        return "" if said == right else "takes a knight for a knave or a knave for a knight"
 
     def describe(self, answer: KindsNamed) -> str:
         return ", ".join(f"{person}: {kind}" for person, kind in sorted(answer))
@@ -68,8 +72,8 @@ def knights_and_knaves(
 ) -> list[float | None]:
     r"""Pay 1 for a box that says of every person once, and rightly, whether they are a knight or a knave, else 0.
 
-    The last complete box reads like `Ann: knight, Ben is a knave`, in any order, separated by commas, semicolons or
-    line ends. solution: JSON text such as '{"Ann": "knight", "Ben": "knave"}'. A row where it is None is another
+    The last complete box reads like `Ann: knight, Ben is a knave`, in any order, separated by commas, semicolons, line
+    ends or "and". solution: JSON text such as '{"Ann": "knight", "Ben": "knave"}'. A row where it is None is another
     task's and gets None. Raises UserError for other columns.
     """
     return pay(puzzles_of(KnightsAndKnaves.from_columns, solution), completions, finish_reasons)
@@ -78,10 +82,11 @@ def knights_and_knaves(
 def read_kinds(content: str) -> KindsNamed | None:
     """Return what a text says of each person, in its order; None if it says anything else, or nothing."""
     said = []
-    for part in _SEPARATOR.split(plain_words(content)):
-        statement = _STATEMENT.fullmatch(part.strip(BLANKS))
+    parts = [part.strip(BLANKS) for part in _SEPARATOR.split(plain_words(content))]
+    for part in filter(None, parts):
+        statement = _STATEMENT.fullmatch(part)
         if statement is None:
             return None
         person, kind = statement.groups()
         said.append((person, kind.lower()))
-    return tuple(said)
+    return tuple(said) or None

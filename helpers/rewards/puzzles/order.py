@@ -9,7 +9,9 @@ from helpers.rewards.registry import register_reward
 from helpers.runtime import UserError
 
 #: What separates the steps of an answer.
-_SEPARATOR = re.compile(r",|->|\u2192|\\(?:to|rightarrow)(?![A-Za-z])")
+_SEPARATOR = re.compile(
+    r"[,;\n](?:[ \t\n]*and[ \t]+)?|[-=]{0,2}>|[\u2192\u21d2\u27f6]|\\(?:to|(?:long)?[rR]ightarrow)(?![A-Za-z])"
+)
 
 #: A step, by its letter in an answer, or by its number.
 Step = str | int
@@ -54,12 +56,13 @@ class StepOrder(Puzzle):
     def read(self, content: str) -> tuple[str, ...] | None:
         by_spelling = _by_spelling(self.steps)
         order = []
-        for part in _SEPARATOR.split(plain_words(content)):
-            letter = by_spelling.get(part.strip(BLANKS))
+        parts = [part.strip(BLANKS) for part in _SEPARATOR.split(_without_brackets(plain_words(content)))]
+        for part in filter(None, parts):
+            letter = by_spelling.get(part)
             if letter is None:
                 return None
             order.append(letter)
-        return tuple(order)
+        return tuple(order) or None
 
     def fault(self, answer: tuple[str, ...]) -> str:
         if sorted(answer) != sorted(self.steps):
@@ -85,10 +88,10 @@ def step_order(
 ) -> list[float | None]:
     r"""Pay 1 for a box that names every step once, in an order that satisfies the rules, else 0.
 
-    The last complete box lists letters or names, separated by `,`, `->`, `→` or `\to`. steps: JSON text of an object,
-    letter -> name. rules: JSON text of a list with entries such as ["A", "before", "B"] and ["C", "not first"];
-    the relations are those of `PAIR_RELATIONS` and `SINGLE_RELATIONS`. A row where both are None is another task's
-    and gets None. Raises UserError for other columns.
+    The last complete box lists letters or names, separated by commas, semicolons, line ends or arrows. steps: JSON
+    text of an object, letter -> name. rules: JSON text of a list with entries such as ["A", "before", "B"] and
+    ["C", "not first"]; the relations are those of `PAIR_RELATIONS` and `SINGLE_RELATIONS`. A row where both are
+    None is another task's and gets None. Raises UserError for other columns.
     """
     return pay(puzzles_of(StepOrder.from_columns, steps, rules), completions, finish_reasons)
 
@@ -105,7 +108,17 @@ def holds(rule: Rule, places: Mapping[Step, int] | Sequence[int]) -> bool:
 
 def _spellings(step: tuple[str, str]) -> set[str]:
     """Return what an answer may write for a step: its letter or its name, in small letters or with a capital."""
-    return {spelling for word in step for spelling in (word, word.lower(), word.capitalize())}
+    letter, name = step
+    spellings = {f"{letter}: {name}", f"{letter} ({name})"}
+    for word in step:
+        spellings |= {word, word.lower(), word[:1].upper() + word[1:], word.capitalize()}
+    return spellings
+
+
+def _without_brackets(text: str) -> str:
+    """Return a list without the brackets around it."""
+    is_bracketed = text[:1] + text[-1:] in ("()", "[]")
+    return text[1:-1] if is_bracketed else text
 
 
 def _by_spelling(steps: dict[str, str]) -> dict[str, str]:

@@ -11,9 +11,12 @@ from helpers.rewards.text import text_of
 from helpers.runtime import UserError
 
 #: Text in a formula. What is inside has no braces, so that this takes linear time.
-_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
-#: LaTeX's blanks: a backslash before a blank, a comma, a semicolon, a colon or an exclamation mark.
-_BLANK = re.compile(r"\\[ ,;:!]")
+_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|it|rm|sf|tt)|mbox)\s*\{([^{}]*)\}")
+#: LaTeX's blanks: `\quad`, `~`, a backslash before a blank or a mark; and the no-break, thin and narrow no-break space.
+_BLANK = re.compile(r"\\q?quad(?![A-Za-z])|\\[ ,;:!]|[~\u00a0\u2009\u202f]")
+_LINE_END = re.compile(r"\\\\")
+#: What may stand around an answer, and says nothing.
+AROUND = " \t\r\n$`"
 #: Blanks at the ends of a box, and between its words. Other characters that look like a blank are not blanks.
 BLANKS = " \t\r\n"
 
@@ -95,5 +98,12 @@ def read_json(reward: str, column: str, text: object, kind: type) -> Any:
 
 
 def plain_words(content: str) -> str:
-    r"""Return the content of a box of words without `\text{}` and `\mathrm{}`, and with plain blanks."""
-    return _BLANK.sub(" ", _TEXT.sub(r"\1", content)).strip(BLANKS)
+    r"""Return the content of a box of words as plain text.
+
+    `\text{}` and its like are taken off, LaTeX's blanks and line ends become plain ones, and dollars, stars, backquotes
+    and a full stop around the whole are left out.
+    """
+    plain = _TEXT.sub(r"\1", content)
+    plain = _LINE_END.sub("\n", plain)
+    plain = _BLANK.sub(" ", plain).strip(AROUND)
+    return plain.removeprefix("**").removesuffix("**").removesuffix(".")

@@ -13,7 +13,7 @@ class GeneratedPuzzle:
     """A puzzle, and one right answer to it.
 
     parts: what the wordings are filled with. columns: what the reward reads. answer: what the box of a right answer
-    holds. key: names the puzzle apart from its wording; equal puzzles have equal keys.
+    holds. key: names the puzzle; puzzles that differ in their wording, or in names and letters alone, have equal keys.
     """
 
     parts: dict[str, str]

@@ -2,9 +2,10 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 
 from helpers.rewards.puzzles.knights import KNAVE, KNIGHT, KnightsAndKnaves
 from helpers.tasks.reasoning.kind import GeneratedPuzzle, PuzzleKind
@@ -33,6 +34,7 @@ WORDINGS = Wordings(
     ),
 )
 
+_WORD = re.compile(r"\b")
 #: Whether each person, by their number, is a knight.
 Assignment = tuple[bool, ...]
 
@@ -58,8 +60,20 @@ def generate_knights(rng: random.Random, variant: str) -> GeneratedPuzzle:
         parts={"says": says},
         columns={"solution": json.dumps(kinds)},
         answer=", ".join(f"{name}: {kind}" for name, kind in kinds.items()),
-        key=f"knights {says}",
+        key=_key(names, spoken),
     )
+
+
+def _key(names: list[str], spoken: list[str]) -> str:
+    """Return a text that is the same whatever the persons are called, and in whatever order they speak."""
+    together = "\n".join(spoken)
+    renamed = []
+    for order in permutations(range(len(names))):
+        numbers = dict(zip(names, order, strict=True))
+        words = [str(numbers.get(word, word)) for word in _WORD.split(together)]
+        lines = "".join(words).split("\n")
+        renamed.append(sorted(lines))
+    return f"knights {min(renamed)}"
 
 
 def _draw_statements(rng: random.Random, variant: str, names: list[str], solution: Assignment) -> list[Statement]:

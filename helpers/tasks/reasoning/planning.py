@@ -18,6 +18,7 @@ LETTERS = "ABCDEFG"
 #: variant -> how many steps a puzzle may have.
 SIZES = {"planning": (4, 5), "planning_more": (6, 7)}
 MOST_ORDERS = 4  # that satisfy the rules of one puzzle; there are at least two
+MOST_RELETTERED = 5  # steps of a puzzle whose letters are exchanged in all ways, to know it again
 SCATTER = 2.0  # how far, in places, rules may be from the steps that are next to each other in the drawn order
 NEW_RULES = (2, 3)  # rules of a probe puzzle of the kinds that no other split has
 #: relation -> ways to say it. "before" is the only one outside the probe.
@@ -152,11 +153,18 @@ def _say(rng: random.Random, rule: Rule) -> str:
 
 
 def _key(count: int, rules: list[Rule]) -> str:
-    """Return a text that is the same for the same rules in any order. Its form decides which split has a puzzle."""
-    entries = []
-    for step, relation, *others in rules:
-        entries.append((relation, (step, *others)))
-    return f"planning {count} {sorted(entries)}"
+    """Return a text that is the same for the same rules in any order and for any letters of the steps.
+
+    It decides which split has a puzzle. Those of the probe, which are larger, are in no other split anyway.
+    """
+    orders = permutations(range(count)) if count <= MOST_RELETTERED else [range(count)]
+    relettered = []
+    for order in orders:
+        entries = []
+        for step, relation, *others in rules:
+            entries.append((relation, order[step], *(order[other] for other in others)))
+        relettered.append(sorted(entries))
+    return f"planning {count} {min(relettered)}"
 
 
 PLANNING = PuzzleKind(
