@@ -41,7 +41,7 @@ def test_the_table_of_faults_is_in_the_readme():
 
 
 #: Cells that come after half a minute of computation: their faults are part of `make test-slow`.
-LATE_CELLS = {"02-32", "02-34", "04-21", "05-22"}
+LATE_CELLS = {"02-32", "02-34", "03-35", "04-21", "05-22"}
 
 
 def fault_parameters():
