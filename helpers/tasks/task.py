@@ -67,7 +67,8 @@ class Task(ABC):
     numbers to compare. breakdowns: columns of the data set by which an evaluation shows its gains. splits: that
     `dataset` knows; "probe" is one of them where the task has kinds of problems that are in no other split.
 
-    To write one, implement `dataset` and `grade`; `generated.GeneratedTask` helps a task that generates its prompts, and `custom.CustomTask` is one that reads them.
+    To write one, implement `dataset` and `grade`; `generated.GeneratedTask` helps where prompts are generated, and
+    `custom.CustomTask` reads them.
     """
 
     name: str
