@@ -96,8 +96,9 @@ class LintReport:
         tried = f"{self.rows} rows, {len(probes)} probes"
         paid = f"an honest answer is paid {_number(honest.mean)} on average"
         if self.ok:
-            most = max((pay.most for pay in probes if pay.most is not None), default=None)
-            return f"{tried}: nothing to report; {paid}, a probe {_number(most)} at most"
+            undeserved = [pay.most for pay in probes if pay.probe != PADDED and pay.most is not None]
+            most = max(undeserved, default=None)
+            return f"{tried}: nothing to report; {paid}, one that deserves nothing {_number(most)} at most"
         header = ("probe", "rows", "paid", "honest", "finding")
         lines = [header]
         for finding in self.findings:
