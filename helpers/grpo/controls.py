@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 
+from helpers.rewards.calling import call_reward, name_of
 from helpers.runtime import UserError, did_you_mean
 
 CONTROLS = ("shuffle", "flip", "freeze", "certainty", "majority")
@@ -90,19 +91,19 @@ def _shuffled(function, seed):
 
     @wraps(function)
     def shuffled(completions, trainer_state, **columns):
-        values = function(completions=completions, trainer_state=trainer_state, **columns)
+        values = call_reward(function, completions=completions, trainer_state=trainer_state, **columns)
         order = list(range(len(values)))
         random.Random(f"{seed} {trainer_state.global_step}").shuffle(order)
         return [values[n] for n in order]
 
-    shuffled.__name__ = f"{function.__name__}_shuffled"
+    shuffled.__name__ = f"{name_of(function)}_shuffled"
     return shuffled
 
 
 def _flipped(function):
     @wraps(function)
     def flipped(**columns):
-        return [None if value is None else -value for value in function(**columns)]
+        return [None if value is None else -value for value in call_reward(function, **columns)]
 
-    flipped.__name__ = f"{function.__name__}_flipped"
+    flipped.__name__ = f"{name_of(function)}_flipped"
     return flipped

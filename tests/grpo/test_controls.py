@@ -1,3 +1,4 @@
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -115,3 +116,17 @@ def test_majority_pays_agreement_within_the_group():
     assert unknown[0](prompts=["a"] * 3, completions=[0, 1, 2]) == [None, 0.5, 0.5]
     with pytest.raises(UserError, match="give apply_control a function `behaviours`"):
         apply_control("majority", [second])
+
+
+async def slowly(completions, **_):
+    return second(completions)
+
+
+def test_controls_of_async_rewards_and_partials():
+    """TRL takes both, so a control must, too."""
+    functions, *_ = apply_control("flip", [slowly, functools.partial(second)])
+    assert call(functions, 0) == [[0, -10, -20, None, -40, -50, -60, -70]] * 2
+    assert [function.__name__ for function in functions] == ["slowly_flipped", "second_flipped"]
+    shuffled, *_ = apply_control("shuffle", [slowly, second], seed=1)
+    a, b = call(shuffled, 0)
+    assert a == b != second(range(8))
