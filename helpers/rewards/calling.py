@@ -24,17 +24,22 @@ def completion_arguments(completions: Sequence[Completion]) -> dict[str, list]:
     }
 
 
-def name_of(function: Callable) -> str:
-    """Return the name of a reward in logs and messages, which is TRL's: a partial is called as its function."""
+def behind_partials(function: Callable) -> Callable:
+    """Return the function that a partial, or a partial of one, calls at last."""
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def name_of(function: Callable) -> str:
+    """Return the name of a reward in logs and messages, which is TRL's: a partial is called as its function."""
+    function = behind_partials(function)
     return getattr(function, "__name__", type(function).__name__)
 
 
 def is_async(function: Callable) -> bool:
     """Tell whether a reward was written with `async def`: a function, a partial of one, or an object's `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = behind_partials(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

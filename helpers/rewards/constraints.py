@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from helpers.rewards.registry import register_reward
-from helpers.rewards.text import text_of
+from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError, did_you_mean, first_line
 
 #: What belongs to a word where it stands between letters.
@@ -483,7 +483,7 @@ def _read_constraint(item: dict) -> Constraint:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an answer earns, and the names of the constraints that it breaks.
+    """The pay of an answer, and the names of the constraints that it breaks.
 
     value: 1 where it breaks none. broken: only the first guard, where it breaks one. reason: why the value is less;
     empty for 1.
@@ -540,7 +540,7 @@ def instruction_constraints(
 
     constraints: for each completion, JSON text as `read_constraints` reads it. See `judge_constraints`.
     """
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    finish_reasons = known_finish_reasons(finish_reasons, completions)
     values = []
     for completion, column, finish_reason in zip(completions, constraints, finish_reasons, strict=True):
         judgement = judge_constraints(completion, column, finish_reason)

@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ProbePay:
-    """What one probe was paid on average, and at most on one row; None where no reward judged it."""
+    """The pay of one probe, on average and at most on one row; None where no reward judged it."""
 
     probe: str
     rows: int
@@ -80,7 +80,7 @@ class ProbePay:
 
 @dataclass(frozen=True)
 class LintReport:
-    """What `lint_rewards` found. pays: every probe that was tried, the honest answer first."""
+    """The result of `lint_rewards`. pays: every probe that was tried, the honest answer first."""
 
     rows: int
     findings: tuple[Finding, ...]
@@ -88,7 +88,7 @@ class LintReport:
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to report."""
+        """True if there is nothing to report."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def lint_rewards(
     raise, that return what the trainer refuses, that leave their range, or whose time grows faster than the text;
     honest answers that are not paid, and rewards that tell nothing from anything.
 
-    Raises UserError for weights that do not fit, for rows that are none of a data set, and for rows without two
+    Raises UserError for weights that do not fit, for rows that cannot be of one data set, and for rows without two
     different answers.
     """
     reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]

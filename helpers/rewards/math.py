@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from helpers.rewards.answers import Number, boxed_number, find_boxes, last_box, read_number, right_number
 from helpers.rewards.registry import register_reward
-from helpers.rewards.text import text_of
+from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError
 
 
@@ -23,14 +23,8 @@ def math_answer(
     answer: the right numbers, as numbers or text; unit: the unit that each answer may name. Raises UserError for a
     right answer that is no single number.
     """
-    unit = unit or [None] * len(completions)
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
-    values = []
-    for completion, right, its_unit, reason in zip(completions, answer, unit, finish_reasons, strict=True):
-        right_value = right_number(right, its_unit).value
-        found = boxed_number(completion, reason, its_unit)
-        values.append(float(found == right_value))
-    return values
+    pairs = _found_and_right(completions, answer, unit, finish_reasons)
+    return [float(found == right.value) for found, right in pairs]
 
 
 @register_reward(value_range=(0, 1), needs=("answer",), pays_correctness=True)
@@ -47,15 +41,24 @@ def math_number(
     A right answer with a decimal point is rounded: 3.14 stands for the values from 3.135 to 3.145. Integers and
     fractions are exact. The arguments are those of `math_answer`.
     """
-    unit = unit or [None] * len(completions)
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
     values = []
-    for completion, right, its_unit, reason in zip(completions, answer, unit, finish_reasons, strict=True):
-        right_answer = right_number(right, its_unit)
-        found = boxed_number(completion, reason, its_unit)
-        is_right = found is not None and abs(found - right_answer.value) <= _half_a_unit(right_answer)
+    for found, right in _found_and_right(completions, answer, unit, finish_reasons):
+        is_right = found is not None and abs(found - right.value) <= _half_a_unit(right)
         values.append(float(is_right))
     return values
+
+
+def _found_and_right(
+    completions: Sequence, answer: Sequence, unit: Sequence[str | None] | None, finish_reasons: Sequence[str] | None
+) -> list[tuple[Fraction | None, Number]]:
+    """Return for each completion the number in its last box, None where there is none, and the right one."""
+    unit = unit or [None] * len(completions)
+    finish_reasons = known_finish_reasons(finish_reasons, completions)
+    pairs = []
+    for completion, right, its_unit, reason in zip(completions, answer, unit, finish_reasons, strict=True):
+        right_answer = right_number(right, its_unit)
+        pairs.append((boxed_number(completion, reason, its_unit), right_answer))
+    return pairs
 
 
 def _half_a_unit(number: Number) -> Fraction:
@@ -73,7 +76,7 @@ def math_format(
 ) -> list[float]:
     """Pay 1 for exactly one box, closed and with one number in it, right or wrong, else 0."""
     unit = unit or [None] * len(completions)
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    finish_reasons = known_finish_reasons(finish_reasons, completions)
     values = []
     for completion, its_unit, reason in zip(completions, unit, finish_reasons, strict=True):
         is_in_format = reason == "stop" and _has_one_number(text_of(completion), its_unit)
@@ -98,7 +101,7 @@ def exact_match(
     Surrounding white space does not count; every other character does, and so do upper and lower case. Raises
     UserError for a right answer that is empty or holds a box itself.
     """
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    finish_reasons = known_finish_reasons(finish_reasons, completions)
     values = []
     for completion, right, reason in zip(completions, answer, finish_reasons, strict=True):
         right_text = _right_text(right)

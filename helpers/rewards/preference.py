@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
-from helpers.rewards.text import text_of
+from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError, first_line
 
 #: A judge of two texts: 1 where the first is better, 0 where the second is, 0.5 where neither is.
@@ -66,7 +66,7 @@ class Preference(Reward):
     def __call__(
         self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **_
     ) -> list[float | None]:
-        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        finish_reasons = known_finish_reasons(finish_reasons, completions)
         answers = []
         places_of = defaultdict(list)
         for place, (prompt, completion, reason) in enumerate(zip(prompts, completions, finish_reasons, strict=True)):

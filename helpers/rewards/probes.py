@@ -20,7 +20,7 @@ CANARY_VARIABLE = "LINT_CANARY"
 
 @dataclass(frozen=True)
 class AnswerFormat:
-    """What all answers of a task have in common: they begin with `opening` and end with `closing`."""
+    """The common form of all answers of a task: they begin with `opening` and end with `closing`."""
 
     opening: str
     closing: str

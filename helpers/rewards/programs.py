@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from helpers.rewards.code import extract_code
 from helpers.rewards.properties import PROPERTIES
 from helpers.rewards.registry import Reward, register_reward
+from helpers.rewards.text import known_finish_reasons
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.sandbox import (
     SOLVE,
@@ -234,7 +235,7 @@ class CodeCorrectness(Reward):
 
         Raises UserError for invalid tests, and where the sandbox could judge no program at all.
         """
-        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        finish_reasons = known_finish_reasons(finish_reasons, completions)
         keys = []
         for completion, text, finish_reason in zip(completions, tests, finish_reasons, strict=True):
             program = extract_code(completion, finish_reason, FUNCTION)

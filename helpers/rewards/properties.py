@@ -52,7 +52,7 @@ def is_evens_first(arguments: list, result: object) -> bool:
 
 
 def _is_list_of_ints(value):
-    """Whether a value is a list of integers. A bool is none."""
+    """Tell whether a value is a list of integers. A bool is not an integer here."""
     return type(value) is list and all(type(part) is int for part in value)
 
 

@@ -4,13 +4,12 @@ A reward function has TRL's signature, `f(prompts, completions, **columns) -> li
 options is a class: derive it from `Reward`, and its instances are the functions.
 """
 
-import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.calling import describe_failure, is_finite_number, name_of
+from helpers.rewards.calling import behind_partials, describe_failure, is_finite_number, name_of
 from helpers.runtime import UserError, did_you_mean, first_line
 
 RewardFunction = Callable[..., list[float | None]]
@@ -52,7 +51,7 @@ class RewardSpec:
     @property
     def origin(self) -> tuple[str, str]:
         """The module and the name under which it was defined."""
-        defined = _behind_partials(self.reward)
+        defined = behind_partials(self.reward)
         if not hasattr(defined, "__qualname__"):  # an object with __call__
             defined = type(defined)
         return defined.__module__, defined.__qualname__
@@ -163,17 +162,11 @@ def check_signature(name: str, reward: Callable, columns: Sequence[str]) -> None
 
 def _summary(name: str, reward: Callable) -> str:
     """Return the first line of the docstring. A partial's own is functools'."""
-    documented = _behind_partials(reward)
+    documented = behind_partials(reward)
     lines = inspect.cleandoc(documented.__doc__ or "").strip().split("\n")
     if not lines[0]:
         raise UserError(f"Reward '{name}' has no docstring: its first line is what list_rewards shows.")
     return lines[0]
-
-
-def _behind_partials(function: Callable) -> Callable:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
 
 
 def get_reward(name: str, /, **options) -> RewardFunction:

@@ -1,4 +1,6 @@
-"""What a completion says."""
+"""The text of a completion, and how it ended."""
+
+from collections.abc import Sequence
 
 
 def text_of(completion: str | list[dict]) -> str:
@@ -12,3 +14,8 @@ def text_of(completion: str | list[dict]) -> str:
     if not completion:
         return ""
     return completion[-1].get("content") or ""
+
+
+def known_finish_reasons(finish_reasons: Sequence[str] | None, completions: Sequence) -> Sequence[str]:
+    """Return one finish reason a completion; "stop" for all where the caller, such as TRL, passes none."""
+    return finish_reasons or ["stop"] * len(completions)

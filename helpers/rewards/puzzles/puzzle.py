@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from helpers.rewards.answers import last_box
-from helpers.rewards.text import text_of
+from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError
 
 #: Text in a formula. What is inside has no braces, so that this takes linear time.
@@ -55,7 +55,7 @@ def pay(
     puzzles: Sequence[Puzzle | None], completions: Sequence, finish_reasons: Sequence[str] | None
 ) -> list[float | None]:
     """Return 1 for each right answer, 0 for another, and None where the row has no puzzle of this kind."""
-    finish_reasons = finish_reasons or ["stop"] * len(completions)
+    finish_reasons = known_finish_reasons(finish_reasons, completions)
     values = []
     for puzzle, completion, finish_reason in zip(puzzles, completions, finish_reasons, strict=True):
         if puzzle is None:

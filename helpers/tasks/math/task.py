@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from helpers.profiles import Profile
 from helpers.rewards.answers import boxed_number, right_number
 from helpers.rewards.registry import reward_preset
+from helpers.rewards.text import known_finish_reasons
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
-from helpers.tasks.drawing import draw_dataset, make_row
+from helpers.tasks.drawing import make_row
+from helpers.tasks.generated import GeneratedTask
 from helpers.tasks.math.problems import FAMILIES, Problem, draw_problem
 from helpers.tasks.math.stories import MOST_STEPS, PROBE_STORIES, STORIES, draw_story, is_story, story_wordings
-from helpers.tasks.split import PROBE, SPLITS, check_split
-from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
-from helpers.tasks.wording import Wordings, wording_sentence
+from helpers.tasks.task import CORRECT, Grade, Rewards, Row
+from helpers.tasks.wording import Wordings
 
 LONGEST_FAMILY = 2  # steps of the problems in `FAMILIES`
 SMALL_DEPTH = 2  # what the embedded model has learned
@@ -25,12 +26,13 @@ def default_depth(profile: Profile) -> int:
     return SMALL_DEPTH if profile.name == "tiny" else LARGE_DEPTH
 
 
-class MathTask(Task):
+class MathTask(GeneratedTask):
     r"""Solve a word problem and give its answer, one integer, in `\boxed{}` in the final channel.
 
     depth: the most steps that a problem takes, from 2 to 10; each takes half as many or more. The embedded model
     learned problems of one and two steps; large models solve those without any training. The split "probe" has other
-    stories, and problems that take one and two steps more.
+    stories, and problems that take one and two steps more. Beside the usual columns, a row has answer, the integer as
+    text; unit, which the answer may name; and depth, its steps.
 
     Raises UserError for another depth.
     """
@@ -39,34 +41,20 @@ class MathTask(Task):
     outcomes = (CORRECT, "wrong", "unanswered")
     watch_copies = False  # many problems have the same small answer
     breakdowns = ("depth", "cluster")
-    splits = (*SPLITS, PROBE)
 
     def __init__(self, depth: int = SMALL_DEPTH):
         if not isinstance(depth, int) or not 2 <= depth <= MOST_STEPS - 2:
             raise UserError(f"depth must be a whole number from 2 to {MOST_STEPS - 2}; got {depth!r}.")
         self.depth = depth
+        shallowest = (depth + 1) // 2
+        self.wordings = _wordings(shallowest, depth)
+        self.probe_wordings = _probe_wordings(shallowest, depth)
         self.reward_funcs, self.reward_weights = reward_preset("math")
 
-    def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw problems. Beside the usual columns: answer, the integer as text; unit, which it may name; depth."""
-        check_split(split, self.splits)
-        return draw_dataset(self.name, self._meanings(split), _draw_row, split, size, seed)
-
-    def _meanings(self, split: str) -> dict[str, Wordings]:
-        """Return the wordings of each kind of problem in a split."""
-        deepest = self.depth
-        shallowest = (deepest + 1) // 2
-        if split == PROBE:
-            new_stories = story_wordings(PROBE_STORIES, range(shallowest, deepest + 1))
-            deeper = story_wordings(STORIES | PROBE_STORIES, range(deepest + 1, deepest + 3))
-            return new_stories | deeper
-        families = {
-            name: family.wordings
-            for name, family in FAMILIES.items()
-            if shallowest <= len(family.operations) <= deepest
-        }
-        story_depths = range(max(shallowest, LONGEST_FAMILY + 1), deepest + 1)
-        return families | story_wordings(STORIES, story_depths)
+    def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
+        problem = _draw_problem(rng, wording)
+        row = make_row(self.name, problem.text, str(problem.answer), wording)
+        return {**row, "unit": problem.unit, "depth": len(problem.steps)}
 
     def settings(self) -> dict:
         return {"task": self.name, "depth": self.depth}
@@ -85,19 +73,30 @@ class MathTask(Task):
         **_,
     ) -> list[str | None]:
         """Return the number that each completion answers with, as text, whatever way it was written."""
-        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        finish_reasons = known_finish_reasons(finish_reasons, completions)
         return [str(value) for value in map(boxed_number, completions, finish_reasons, unit)]
 
     def reference_answer(self, row: Row) -> str:
         return rf"\boxed{{{row['answer']}}}"
 
     def describe_group(self, column: str, value: str) -> str:
-        if column == "depth":
-            return f"{value} steps"
-        meanings = {}
-        for split in (SPLITS[0], PROBE):
-            meanings |= self._meanings(split)
-        return wording_sentence(meanings, value)
+        return f"{value} steps" if column == "depth" else super().describe_group(column, value)
+
+
+def _wordings(shallowest: int, deepest: int) -> dict[str, Wordings]:
+    """Return the wordings of each kind of problem that takes so many steps, outside the probe."""
+    families = {
+        name: family.wordings for name, family in FAMILIES.items() if shallowest <= len(family.operations) <= deepest
+    }
+    story_depths = range(max(shallowest, LONGEST_FAMILY + 1), deepest + 1)
+    return families | story_wordings(STORIES, story_depths)
+
+
+def _probe_wordings(shallowest: int, deepest: int) -> dict[str, Wordings]:
+    """Return the wordings of other stories, and of all stories with one and two steps more."""
+    new_stories = story_wordings(PROBE_STORIES, range(shallowest, deepest + 1))
+    deeper = story_wordings(STORIES | PROBE_STORIES, range(deepest + 1, deepest + 3))
+    return new_stories | deeper
 
 
 def _grade(row: Row, completion: Completion) -> Grade:
@@ -107,12 +106,6 @@ def _grade(row: Row, completion: Completion) -> Grade:
     if value != right_number(row["answer"], row["unit"]).value:
         return Grade(0.0, False, "wrong", "wrong number")
     return Grade(1.0, True, CORRECT)
-
-
-def _draw_row(rng: random.Random, wording: str, split: str) -> Row:
-    problem = _draw_problem(rng, wording)
-    row = make_row("math", problem.text, str(problem.answer), wording)
-    return {**row, "unit": problem.unit, "depth": len(problem.steps)}
 
 
 def _draw_problem(rng: random.Random, wording: str) -> Problem:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from helpers.rewards.code import extract_code
+from helpers.rewards.text import known_finish_reasons
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import draw_dataset, make_row
@@ -232,7 +233,7 @@ class MatmulTask(Task):
         self, completions: Completions, finish_reasons: Texts = None, contracts: Texts = None
     ) -> list[Program]:
         """Return the contract and the program of each completion, None where there is no program."""
-        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        finish_reasons = known_finish_reasons(finish_reasons, completions)
         contracts = contracts or ["rows"] * len(completions)
         programs = []
         for completion, finish_reason, contract in zip(completions, finish_reasons, contracts, strict=True):

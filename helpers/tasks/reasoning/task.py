@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from helpers.rewards.puzzles.puzzle import Puzzle, box_of
 from helpers.rewards.registry import reward_preset
+from helpers.rewards.text import known_finish_reasons
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import make_row
 from helpers.tasks.generated import GeneratedTask
@@ -63,7 +64,7 @@ class ReasoningTask(GeneratedTask):
         **columns,
     ) -> list[str | None]:
         """Return what each answer amounts to: for Countdown its value and numbers, else the answer in one spelling."""
-        finish_reasons = finish_reasons or ["stop"] * len(completions)
+        finish_reasons = known_finish_reasons(finish_reasons, completions)
         texts = []
         for place, completion in enumerate(completions):
             row = {column: columns[column][place] for column in _COLUMNS}

@@ -27,7 +27,7 @@ _READ_CLASS_NAME = vars(type)["__name__"].__get__  # `error.__class__.__name__` 
 
 
 class CaseResult(NamedTuple):
-    """What a program did with one case. fault: why there is no value, else empty. raised: the fault is an exception."""
+    """The result of one case. fault: why there is no value, else empty. raised: the fault is an exception."""
 
     value: object
     fault: str = ""
@@ -48,7 +48,7 @@ def call(program: Callable, cases: list[list]) -> list[str]:
 
 
 def _report(program, arguments):
-    """What became of one call, as a JSON object with one member."""
+    """Return the result of one call, as a JSON object with one member."""
     try:
         result = program(*arguments)
     except BaseException as error:
