@@ -99,7 +99,7 @@ def _frozen(tensor: Tensor) -> nn.Parameter:
 class LoraExperts(nn.Module, LoraLayer):
     """PEFT's layer over `PackedExperts`: A [E, r, in] and B [E, out, r] for each of the two matrices.
 
-    Found by PEFT through `register_experts`. Merging in place unpacks the experts first, as packed
+    Found by PEFT through `helpers.model.lora.register_layers`. Merging in place unpacks the experts first, as packed
     bytes cannot hold the sum; for a model that is large for its device, `merge_adapter` writes a folder.
     """
 
@@ -180,9 +180,3 @@ class LoraExperts(nn.Module, LoraLayer):
             if safe and not bool(update.isfinite().all()):
                 raise ValueError(f"Adapter {name} is not finite: it cannot be merged.")
             getattr(base, matrix).add_(update)
-
-
-def register_experts(config: LoraConfig) -> LoraConfig:
-    """Tell a `LoraConfig` how to adapt `PackedExperts`. PEFT does not save this, so loading does it again."""
-    config._register_custom_module({PackedExperts: LoraExperts})
-    return config

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.tuners.lora.layer import Linear as LoraLinear
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from helpers.kernels.experts import Recomputing
 from helpers.model.attention import check_attention
-from helpers.model.experts import register_experts
+from helpers.model.experts import LoraExperts, PackedExperts
 from helpers.model.pieces import PIECE_BYTES
 from helpers.runtime import UserError, first_line, recover_folder
 
@@ -42,12 +43,31 @@ def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = 
     )
     try:
         with _quiet():
-            adapted = get_peft_model(model, register_experts(config))
+            adapted = get_peft_model(model, register_layers(config))
     except ValueError as error:
         raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {first_line(error)}") from error
+    except ImportError as error:
+        raise UserError(_refused_package(error)) from error
     check_trainable(adapted, targets)
     check_attention(adapted)
     return adapted
+
+
+def register_layers(config: LoraConfig) -> LoraConfig:
+    """Tell a `LoraConfig` which layer adapts `PackedExperts`, and which a linear layer.
+
+    PEFT would choose the same layer for a linear one. But it would first look for other packages that may have
+    quantised it, and raise ImportError where it finds one that is too old, such as the torchao 0.10.0 of Colab. A newer
+    torchao would be no help: transformers imports every torchao from 0.15 on, which then complains on stderr that its
+    libraries do not fit. PEFT does not save what is registered, so loading registers it again.
+    """
+    config._register_custom_module({PackedExperts: LoraExperts, nn.Linear: LoraLinear})
+    return config
+
+
+def _refused_package(error: ImportError) -> str:
+    """A sentence for a package that PEFT refuses to work beside."""
+    return f"PEFT does not work with the packages here ({first_line(error)}): upgrade or uninstall the one it names."
 
 
 def save_adapter(model: PeftModel, folder: str | Path) -> None:
@@ -82,13 +102,15 @@ def load_adapter(model: nn.Module, folder: str | Path) -> PeftModel:
                 "trainer wrote."
             )
         with _quiet():
-            adapted = PeftModel.from_pretrained(model, str(folder), config=register_experts(config))
+            adapted = PeftModel.from_pretrained(model, str(folder), config=register_layers(config))
         with safe_open(Path(folder) / "adapter_model.safetensors", framework="pt") as tensors:
             # PEFT would leave what is missing fresh, and what is too much out
-            if set(tensors.keys()) != set(get_peft_model_state_dict(adapted)):
+            if set(tensors.keys()) != set(get_peft_model_state_dict(adapted, save_embedding_layers=False)):
                 raise KeyError("other tensors than the model's")
     except UserError:
         raise
+    except ImportError as error:
+        raise UserError(_refused_package(error)) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "

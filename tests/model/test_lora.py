@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -6,6 +9,7 @@ from safetensors.torch import load_file
 
 from helpers import UserError, add_lora, load_model, set_attention, trainable_parameters
 from helpers.model.lora import adapter_norm, check_trainable, save_adapter
+from helpers.runtime import ROOT
 
 
 @pytest.fixture
@@ -129,3 +133,40 @@ def test_attention_without_a_gradient_for_the_sinks_is_refused(fresh, name, reas
 def test_our_attention_is_not(fresh, backend):
     set_attention(fresh, backend)
     add_lora(fresh, r=2, alpha=4)
+
+
+ADAPT = """
+import sys
+from helpers import add_lora, load_model
+model, _ = load_model(profile="tiny", dense=sys.argv[1])
+add_lora(model, 4, 8)
+print("torchao" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("dense", ["nf4", "fp32"])
+def test_colabs_old_torchao_is_left_alone(tmp_path, dense):
+    """PEFT raised ImportError for the torchao 0.10.0 that Colab has installed, at the first `add_lora` there."""
+    (tmp_path / "torchao").mkdir()
+    (tmp_path / "torchao" / "__init__.py").write_text("raise RuntimeError('imported')")
+    info = tmp_path / "torchao-0.10.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torchao\nVersion: 0.10.0\n")
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    run = subprocess.run(
+        [sys.executable, "-c", ADAPT, dense], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.splitlines()[-1] == "False" and run.stderr == ""
+
+
+def test_a_package_that_peft_refuses_is_one_sentence(fresh, monkeypatch):
+    """PEFT raises ImportError for more packages than torchao, and a page of its insides does not name the remedy."""
+
+    def refuse(*_, **__):
+        raise ImportError("Found an incompatible version of somequant.\nMore lines.")
+
+    monkeypatch.setattr("helpers.model.lora.get_peft_model", refuse)
+    with pytest.raises(UserError, match="incompatible version of somequant.*uninstall") as caught:
+        add_lora(fresh, r=4, alpha=8)
+    assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from peft import LoraConfig, get_peft_model_state_dict, set_peft_model_state_dic
 
 from helpers import RolloutEngine, SamplingParams, add_lora, load_model, weights_digest
 from helpers.grpo.logprobs import policy_logprobs
-from helpers.model.experts import register_experts
+from helpers.model.lora import register_layers
 from helpers.profiles import PROFILES
 from helpers.rollout.backends import captured
 
@@ -208,7 +208,7 @@ def test_another_adapter(prompts):
 
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "experts"]
     config = LoraConfig(r=2, lora_alpha=4, task_type="CAUSAL_LM", target_modules=modules)
-    model.add_adapter("other", register_experts(config))
+    model.add_adapter("other", register_layers(config))
     model.set_adapter("other")
     train_like(model, seed=3)
     other = engine.generate(prompts, params)
