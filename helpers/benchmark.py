@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from helpers.environment import hardware, installed_version
-from helpers.model.memory import PREFILL_TOKENS, WHOLE, free_gpu_bytes, memory_plan
+from helpers.model.gpu_memory import free_gpu_bytes
+from helpers.model.memory import PREFILL_TOKENS, WHOLE, memory_plan
 from helpers.profiles import Profile, named_profile
 from helpers.rollout.backends import Request
 from helpers.rollout.engine import RolloutEngine

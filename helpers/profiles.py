@@ -14,8 +14,8 @@ class Profile:
 
     Attributes:
         model: a local folder or a hub id.
-        needs_gib: GPU memory that the profile is made for, without what CUDA itself takes; `memory_plan` keeps to it.
-            0: the profile runs on the CPU.
+        needs_gib: memory of the smallest card that the profile is made for, as CUDA reports it; `memory_plan` keeps to
+            it. 0: the profile runs on the CPU.
         dtype: of the operands of the arithmetic.
         experts: storage of the expert matrices, "mxfp4", or dense as "bf16", "fp16" or "fp32".
         dense: storage of the attention projections, "nf4", dense as above, or "auto": dense if the memory plan fits,
@@ -69,7 +69,7 @@ _TINY = Profile(
     max_completion_length=200, max_steps=30, win_margin=0.1, sweep="full",
 )  # fmt: skip
 _T4 = replace(
-    _TINY, name="t4", model=RELEASED, needs_gib=14.2, dtype="float16", experts="mxfp4", dense="auto",
+    _TINY, name="t4", model=RELEASED, needs_gib=14.5, dtype="float16", experts="mxfp4", dense="auto",
     lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=2,
     max_completion_length=768, max_steps=100, embedding="host", save_steps=5, win_margin=0.0, sweep="small",
 )  # fmt: skip

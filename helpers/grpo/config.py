@@ -326,8 +326,9 @@ class GRPOConfig:
         generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
         """
         given = {name: value for name, value in settings.items() if value is not None}
-        lengths = {name: given[name] for name in ("max_completion_length", "max_prompt_length") if name in given}
-        micro = given.get("per_device_train_batch_size") or micro_batch_size(profile, **lengths)
+        planned = ("max_completion_length", "max_prompt_length", "optim")
+        decisive = {name: given[name] for name in planned if name in given}
+        micro = given.get("per_device_train_batch_size") or micro_batch_size(profile, **decisive)
         defaults = {
             "max_steps": profile.max_steps,
             "learning_rate": profile.learning_rate,

@@ -33,7 +33,7 @@ def try_step(trainer: "GRPOTrainer") -> None:
 
     Raises UserError as training would.
     """
-    before = [weight.detach().clone() for weight in trainer.weights]
+    before = [weight.detach().to("cpu", copy=True) for weight in trainer.weights]  # the GPU has no room planned for it
     started = time.monotonic()
     generation = trainer.generate(0)
     generated = time.monotonic()

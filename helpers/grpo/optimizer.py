@@ -7,9 +7,8 @@ from torch import nn
 from transformers import get_scheduler
 
 from helpers.grpo.config import GRPOConfig
+from helpers.model.memory import has_eight_bit_moments
 from helpers.runtime import UserError
-
-EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit")
 
 
 def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.optim.Optimizer:
@@ -20,14 +19,11 @@ def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.o
     Raises UserError where `args.optim` asks for 8 bits and bitsandbytes is missing.
     """
     settings = {"lr": args.learning_rate, "weight_decay": args.weight_decay}
-    wants_eight_bits = args.optim in EIGHT_BIT or (args.optim == "auto" and weights[0].is_cuda)
-    if not wants_eight_bits:
+    if not has_eight_bit_moments(args.optim, weights[0].is_cuda):
         return torch.optim.AdamW(weights, **settings)
     try:
         from bitsandbytes.optim import AdamW8bit
     except ImportError as error:
-        if args.optim == "auto":
-            return torch.optim.AdamW(weights, **settings)
         raise UserError(
             f"optim='{args.optim}' needs bitsandbytes: pip install bitsandbytes, or choose 'adamw_torch'."
         ) from error

@@ -5,7 +5,6 @@ The ratio compares the policy with itself at the time of the generation, both co
 into truncated importance weights (`helpers.grpo.correction`).
 """
 
-import gc
 import hashlib
 import json
 import math
@@ -14,7 +13,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -54,7 +55,9 @@ from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.scoring import grade, score
 from helpers.grpo.update import UpdateBatch, UpdateRows, UpdateStatistics, micro_batches
+from helpers.kernels.attention import give_up_flex
 from helpers.model.attention import check_attention
+from helpers.model.gpu_memory import is_out_of_memory, release_memory
 from helpers.model.identity import base_settings
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.model.routing import Routing, flip_rate, load_balancing_loss, watched_routers
@@ -62,9 +65,10 @@ from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
 from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import GIB, UserError, random_seed, whole_folder
+from helpers.runtime import GIB, UserError, first_line, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 
+Result = TypeVar("Result")
 TEMPLATE_TOKENS = 256  # more than a chat template adds to a prompt
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
@@ -256,6 +260,14 @@ class GRPOTrainer:
             except (KeyboardInterrupt, GeneratorExit):
                 self._save_last_step()
                 raise
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise UserError(
+                    f"The GPU has no memory left after step {self.state.global_step} ({first_line(error)}): restart "
+                    "the kernel and run this again, which goes on from the last checkpoint; if it happens again, "
+                    "lower max_completion_length."
+                ) from error
             finally:
                 with suppress(UserError):  # a full disk: what filled it has said so
                     self.run_log.close()
@@ -467,9 +479,13 @@ class GRPOTrainer:
         for place, logprobs in zip(later, scored, strict=True):
             generation.old_logprobs[place] = logprobs
 
-    @torch.no_grad()
     def _logprobs_now(self, completions: Sequence[Completion]) -> list[list[float]]:
         """The log-probabilities of completions under the model as it is, one list each."""
+        return self._as_memory_allows(partial(self._score_in_micro_batches, completions), completions)
+
+    @torch.no_grad()
+    def _score_in_micro_batches(self, completions: Sequence[Completion]) -> list[list[float]]:
+        """`_logprobs_now`, with micro-batches as large as they are."""
         self.model.train()  # the mode of the update
         found = [[]] * len(completions)
         for places in self._micro_batches(completions):
@@ -546,16 +562,12 @@ class GRPOTrainer:
         """
         batch = self.update_batch(generation)
         self.model.train()
-        while True:
+
+        def accumulate() -> tuple[UpdateStatistics, list[list[float]]]:
             self.optimizer.zero_grad()  # an interrupted step may have left a part
-            try:
-                statistics, logprobs = self.accumulate_gradients(batch)
-                break
-            except torch.OutOfMemoryError as error:
-                self._halve_micro_batches(batch, error)
-            # not above, where the error still holds the micro-batch's tensors
-            gc.collect()
-            torch.cuda.empty_cache()
+            return self.accumulate_gradients(batch)
+
+        statistics, logprobs = self._as_memory_allows(accumulate, batch.completions)
         if batch.old_logprobs is None and self.args.num_iterations > 1:
             for place, values in zip(self._part(self.state.global_step), logprobs, strict=True):
                 generation.old_logprobs[place] = values
@@ -658,15 +670,35 @@ class GRPOTrainer:
             args.importance_sampling_clip_min,
         )
 
-    def _halve_micro_batches(self, batch: UpdateBatch, error: torch.OutOfMemoryError) -> None:
+    def _as_memory_allows(self, compute: Callable[[], Result], completions: Sequence[Completion]) -> Result:
+        """Return what `compute` returns, which goes through the model in micro-batches of `completions`.
+
+        Where the GPU has no memory, what can be freed is freed and it is called again, from the second time on with
+        smaller micro-batches; and with another attention where FlexAttention's kernel for the backward pass cannot be
+        compiled. Raises UserError if there is no memory for a single completion.
+        """
+        was_out_of_memory = False
+        while True:
+            try:
+                return compute()
+            except Exception as error:
+                if is_out_of_memory(error):
+                    if was_out_of_memory:
+                        self._halve_micro_batches(completions, error)
+                    was_out_of_memory = True
+                elif not give_up_flex(error):
+                    raise
+            release_memory()  # not above, where the error still holds the micro-batch's tensors
+
+    def _halve_micro_batches(self, completions: Sequence[Completion], error: Exception) -> None:
         """Make micro-batches smaller. Raises UserError where they hold a single completion already."""
-        cut = self._micro_batches(batch.completions)
+        cut = self._micro_batches(completions)
         if max(map(len, cut)) == 1:
             raise UserError(
                 "The GPU has no memory left for the update of a single completion: restart the kernel, and lower "
                 "max_completion_length or max_prompt_length."
             ) from error
-        while self._micro_batches(batch.completions) == cut:
+        while self._micro_batches(completions) == cut:
             self.halvings += 1
         print(f"The GPU has no memory left for the update: {self.micro_batch_tokens} tokens at a time from here on.")
 

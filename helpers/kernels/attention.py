@@ -10,6 +10,7 @@ which is how a kernel without sinks can serve (gpt-oss model card, 2025, section
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -27,6 +28,10 @@ FLEX_OPERATOR = (
     "query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_mod_other_buffers",
     "mask_mod_other_buffers",
 )  # fmt: skip
+#: Where the exceptions of torch.compile are defined, and those of Triton.
+COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
+#: The errors for which "auto" has given FlexAttention up in this process: none, or one.
+_given_up: list[str] = []
 
 
 def sink_attention(
@@ -58,7 +63,18 @@ def sink_attention(
     """
     _check_shapes(q, k, v, sinks, mask)
     if backend == "auto":
-        backend = choose_backend(q, mask)
+        chosen = choose_backend(q, mask)
+        try:
+            return _attend(q, k, v, sinks, mask, scale, chosen, return_lse)
+        except Exception as error:
+            if chosen != "flex" or not give_up_flex(error):
+                raise
+        backend = "sdpa"
+    return _attend(q, k, v, sinks, mask, scale, backend, return_lse)
+
+
+def _attend(q, k, v, sinks, mask, scale, backend, return_lse):
+    """`sink_attention` with a backend that is decided."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be auto or one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "sdpa" and return_lse:
@@ -77,13 +93,42 @@ def choose_backend(q: Tensor, mask: AttentionMask) -> str:
     """Choose the backend for a regime on q's device.
 
     One query a row, or float64: eager, two products that read keys and values where they lie. Else flex on a GPU with
-    tensor cores that Triton can use (compute capability 8.0 on; on a T4 it has none), for the memory; else sdpa.
+    tensor cores that Triton can use (compute capability 8.0 on; on a T4 it has none), for the memory; else sdpa, and
+    where flex could not be compiled.
     """
     if mask.q_len == 1 or q.dtype == torch.float64:
         return "eager"
-    if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0):
+    if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0) and not _given_up:
         return "flex"
     return "sdpa"
+
+
+def give_up_flex(error: BaseException) -> bool:
+    """Let "auto" choose sdpa from here on if this error says that FlexAttention cannot be compiled here, and warn.
+
+    Returns False for another error, and where flex had been given up before. A kernel of the backward pass may be
+    compiled when the forward pass has long returned: whoever runs that pass asks here, and then runs both again.
+    """
+    if _given_up or not _is_of_a_compiler(error):
+        return False
+    reason = str(error).strip().partition("\n")[0]
+    _given_up.append(reason)
+    warnings.warn(
+        f"FlexAttention cannot be compiled here ({reason}): attention runs on PyTorch's fused kernels from here on, "
+        "which gives the same results and takes more memory.",
+        stacklevel=2,
+    )
+    return True
+
+
+def _is_of_a_compiler(error: BaseException) -> bool:
+    """Tell whether an exception, or one that led to it, is defined by torch.compile or Triton."""
+    cause = error
+    while cause is not None:
+        if any(kind.__module__.startswith(COMPILERS) for kind in type(cause).__mro__):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _check_shapes(q, k, v, sinks, mask):

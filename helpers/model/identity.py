@@ -7,7 +7,8 @@ from peft import PeftModel
 from torch import nn
 
 from helpers.model.files import base_identity
-from helpers.model.layers import HostEmbedding, Int8Embedding
+from helpers.model.host_embedding import HostEmbedding
+from helpers.model.layers import Int8Embedding
 from helpers.model.lora import weights_digest
 from helpers.model.memory import WHOLE
 

@@ -4,8 +4,6 @@ Norms, the router and the sinks are fp32 parameters, so they compute in fp32 as 
 them; the modules here are the rest.
 """
 
-import weakref
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,47 +28,6 @@ class Embedding(nn.Embedding):
 
     def forward(self, ids: Tensor) -> Tensor:
         return super().forward(ids).float()
-
-
-class HostEmbedding(nn.Module):
-    """An embedding [V, H] that stays in host memory, registered with CUDA: the GPU fetches the rows it needs.
-
-    5.8 kB a token for gpt-oss, no copy by the host and no synchronisation, so it can be captured in
-    a CUDA graph. `weight` is a buffer, which leaves `model.device` the GPU. Raises RuntimeError where
-    the system refuses to lock the memory.
-    """
-
-    def __init__(self, weight: Tensor):
-        super().__init__()
-        self.register_buffer("weight", weight.contiguous())
-        if torch.cuda.is_available():  # in place: `pin_memory` copies, into the next power of two
-            error = torch.cuda.cudart().cudaHostRegister(self.weight.data_ptr(), self.weight.nbytes, 0)
-            if int(error):
-                clear_cuda_error()
-                raise RuntimeError(f"cudaHostRegister: error {int(error)}")
-            weakref.finalize(self, torch.cuda.cudart().cudaHostUnregister, self.weight.data_ptr())
-
-    def forward(self, ids: Tensor) -> Tensor:
-        if not ids.is_cuda:
-            return F.embedding(ids, self.weight).float()
-        from helpers.kernels.mxfp4_triton import gather_rows
-
-        return gather_rows(self.weight, ids)
-
-    def _apply(self, fn, recurse=True):
-        """Stays where it is when the model is moved."""
-        return self
-
-
-def clear_cuda_error() -> None:
-    """Clear the error that a failed call of CUDA's runtime leaves pending for the next kernel launch.
-
-    torch does not offer cudaGetLastError. A launch of its own raises the pending error, and that clears it.
-    """
-    try:
-        torch.zeros(1, device="cuda")
-    except RuntimeError:
-        pass
 
 
 class Int8Embedding(nn.Module):

@@ -26,7 +26,9 @@ from helpers.model.files import (
     read_tensors,
     read_tokenizer,
 )
-from helpers.model.layers import Embedding, FrozenLinear, HostEmbedding, Int8Embedding, RotaryEmbedding
+from helpers.model.gpu_memory import leave_to_driver
+from helpers.model.host_embedding import HostEmbedding, gpu_reads_host
+from helpers.model.layers import Embedding, FrozenLinear, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
 from helpers.model.memory import PROMPT, WHOLE, MemoryPlan, memory_plan
 from helpers.model.pieces import copy_to
@@ -51,6 +53,7 @@ def load_model(
     batch: int | None = None,
     max_completion_length: int | None = None,
     max_prompt_length: int = PROMPT,
+    optim: str = "auto",
 ) -> tuple:
     """Load a model and its tokenizer.
 
@@ -64,18 +67,21 @@ def load_model(
             the folder's are dense, because packing rounds them: ask for "mxfp4" to have that.
         batch, max_completion_length, max_prompt_length: of the rollouts that will run, for the memory plan; default:
             the profile's, and 512 tokens of a prompt.
+        optim: of the `GRPOConfig`, for the plan as well.
 
     Returns: `(model, tokenizer)`, the model frozen, in eval mode, on the profile's device. Prints
-    the memory plan.
+    the memory plan. On a GPU, PyTorch leaves what the plan has for the driver to it from here on.
 
     Raises UserError, before fetching or loading any weight, for a folder that is missing, unreadable or
     not gpt-oss, a hub that cannot be reached, a model that does not fit the GPU and a package that is
     missing; before loading any, for shards or tensors that are missing, damaged or of other shapes.
     """
-    source = resolve_source(path, profile, dense, experts, batch, max_completion_length, max_prompt_length)
+    source = resolve_source(path, profile, dense, experts, batch, max_completion_length, max_prompt_length, optim)
     print(source.memory)
     source.check_memory()
     chosen = source.memory.profile
+    if chosen.device == "cuda":
+        leave_to_driver(source.memory.outside_pytorch)
     tokenizer, generation_config = read_tokenizer(source.small_files)
     model = empty_model(source.config, chosen)
 
@@ -128,6 +134,7 @@ def resolve_source(
     batch: int | None = None,
     max_completion_length: int | None = None,
     max_prompt_length: int = PROMPT,
+    optim: str = "auto",
 ) -> Source:
     """Decide what to load, and how: by the arguments of `load_model`, the machine and the checkpoint's small files."""
     named = get_profile(profile)
@@ -153,6 +160,7 @@ def resolve_source(
         config=config,
         max_completion_length=max_completion_length,
         max_prompt_length=max_prompt_length,
+        optim=optim,
     )
     return Source(location, folder, config, is_packed, memory)
 
@@ -374,18 +382,6 @@ def _put(model, name: str, tensor: Tensor) -> None:
     """Make a tensor the frozen parameter of that name."""
     module, _, attribute = name.rpartition(".")
     setattr(model.get_submodule(module), attribute, nn.Parameter(tensor, requires_grad=False))
-
-
-def gpu_reads_host(device: str) -> bool:
-    """Try on a small table whether the GPU can read registered host memory."""
-    if device == "cpu":
-        return True
-    try:
-        table = torch.ones(2, 64, dtype=torch.float16)
-        rows = HostEmbedding(table)(torch.ones(1, dtype=torch.long, device=device))
-        return bool((rows == 1).all())
-    except (RuntimeError, ValueError, ImportError):
-        return False
 
 
 def _quantize_when_complete(model, path: str, profile: Profile) -> None:

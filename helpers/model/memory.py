@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
 from helpers.model.files import read_config
+from helpers.model.gpu_memory import CONTEXT_BYTES, bytes_besides_tensors, free_gpu_bytes
 from helpers.model.pieces import PIECE_BYTES
 from helpers.profiles import Profile, named_profile
 from helpers.runtime import GIB, UserError
@@ -21,6 +23,8 @@ WHOLE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 MXFP4_BYTES = 0.5 + 1 / 32
 #: NF4 with double quantisation: 4 bits, one byte a block of 64, one float a 256 blocks.
 NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+#: Names of AdamW with moments in eight bits.
+EIGHT_BIT = ("adamw_8bit", "adamw_bnb_8bit")
 #: Tokens of a prompt, where only the completion's length is known.
 PROMPT = 512
 #: Tokens of prompts that a rollout prefills at once.
@@ -44,8 +48,9 @@ class MemoryPlan:
 
     Attributes:
         profile: with `dense` and `per_device_train_batch_size` as the plan chose them.
-        parts: name -> bytes.
-        available: bytes that tensors may take; None: the CPU, not checked.
+        parts: name -> bytes of tensors.
+        estimates: name -> bytes that a GPU takes besides: counted numbers of things, times an estimate of each.
+        available: bytes of the card that this process may take; None: the CPU, not checked.
         batch: completions in a rollout.
         length: tokens of prompt and completion.
         parameters: kind -> number, as `parameter_counts`.
@@ -53,6 +58,7 @@ class MemoryPlan:
 
     profile: Profile
     parts: dict[str, float]
+    estimates: dict[str, float]
     available: float | None
     batch: int
     length: int
@@ -61,11 +67,19 @@ class MemoryPlan:
     @property
     def total(self) -> float:
         """Bytes at the worst moment of a run."""
-        return max(self.phases.values())
+        return max(self.phases.values()) + sum(self.estimates.values())
+
+    @property
+    def outside_pytorch(self) -> float:
+        """Bytes that the driver will take for kernels and graphs, and that PyTorch's allocator must leave to it."""
+        return sum(self.estimates.get(name, 0) for name in ("kernel modules", "CUDA graphs"))
 
     @property
     def phases(self) -> dict[str, float]:
-        """Map each phase of a run to the bytes at its worst moment, with the optimizer's state there from the start."""
+        """Map each phase of a run to the bytes of its tensors at its worst moment.
+
+        The optimizer's state is taken to be there from the start.
+        """
         parts = self.parts
         weights = self._sum(WEIGHTS)
         resident = self._sum(RESIDENT)
@@ -109,16 +123,19 @@ class MemoryPlan:
     def rows(self) -> list[tuple[str, float]]:
         """`(part, GiB)` pairs, the total last."""
         rows = [(part, size / GIB) for part, size in self.parts.items()]
+        rows += [(f"{part} (estimate)", size / GIB) for part, size in self.estimates.items()]
         rows.append(("total", self.total / GIB))
         return rows
 
     def __str__(self):
         card = f" of {self.available / GIB:.1f}" if self.available else ""
         host = f" ({self.host / GIB:.2f} GiB)" if self.host else ""
+        besides = sum(self.estimates.values()) / GIB
+        estimated = f", {besides:.2f} of them estimated" if besides else ""
         millions = sum(self.parameters.values()) / 1e6
         return (
-            f"Memory plan, {self.batch} completions of {self.length} tokens: {self.total / GIB:.2f}{card} GiB. "
-            f"{millions:,.0f} M parameters, experts {self.profile.experts} "
+            f"Memory plan, {self.batch} completions of {self.length} tokens: {self.total / GIB:.2f}{card} GiB"
+            f"{estimated}. {millions:,.0f} M parameters, experts {self.profile.experts} "
             f"({self.parts['experts'] / GIB:.2f} GiB), dense {self.profile.dense}, "
             f"embedding {self.profile.embedding}{host}."
         )
@@ -137,6 +154,7 @@ def memory_plan(
     *,
     max_completion_length: int | None = None,
     max_prompt_length: int = PROMPT,
+    optim: str = "auto",
 ) -> MemoryPlan:
     """Predict the memory of rollouts and updates under `profile`, for the device that is there.
 
@@ -149,6 +167,7 @@ def memory_plan(
         config: a `GptOssConfig`; default: gpt-oss-20b's sizes, or the embedded model's.
         max_completion_length: the most tokens of a completion; default: the profile's.
         max_prompt_length: the most tokens of a prompt.
+        optim: the optimizer, as `GRPOConfig` has it.
 
     Without a GPU the plan is held against what the profile is made for. Where the profile says dense="auto", the plan
     chooses; and it has as many completions in a micro-batch as fit, up to the profile's. Raises UserError for an
@@ -163,11 +182,15 @@ def memory_plan(
         length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
     if batch < 1 or length < 1:
         raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
-    return _choose(wanted, config, batch, length, _available(wanted))
+    return _choose(wanted, config, batch, length, optim, _available(wanted))
 
 
 def micro_batch_size(
-    profile: Profile, *, max_completion_length: int | None = None, max_prompt_length: int = PROMPT
+    profile: Profile,
+    *,
+    max_completion_length: int | None = None,
+    max_prompt_length: int = PROMPT,
+    optim: str = "auto",
 ) -> int:
     """Completions in a micro-batch of an update: the profile's, or as many as fit the memory that it is made for.
 
@@ -178,10 +201,13 @@ def micro_batch_size(
     config = known_config(profile)
     length = _length_that_runs(profile, max_completion_length, max_prompt_length)
     made_for = profile.needs_gib * GIB
-    return _choose(profile, config, profile.generation_batch_size, length, made_for).profile.per_device_train_batch_size
+    plan = _choose(profile, config, profile.generation_batch_size, length, optim, made_for)
+    return plan.profile.per_device_train_batch_size
 
 
-def _choose(profile: Profile, config: "GptOssConfig", batch: int, length: int, available: float | None) -> MemoryPlan:
+def _choose(
+    profile: Profile, config: "GptOssConfig", batch: int, length: int, optim: str, available: float | None
+) -> MemoryPlan:
     """Return the first plan that fits, or the smallest if none does.
 
     Dense layers are tried whole before NF4, if the profile leaves that open. Within each, as many completions in a
@@ -193,7 +219,7 @@ def _choose(profile: Profile, config: "GptOssConfig", batch: int, length: int, a
     for dense in forms:
         for count in rows:
             chosen = replace(profile, dense=dense, per_device_train_batch_size=count)
-            plan = _plan(chosen, config, batch, length, available)
+            plan = _plan(chosen, config, batch, length, optim, available)
             if plan.fits:
                 return plan
     return plan
@@ -206,16 +232,23 @@ def _length_that_runs(profile: Profile, max_completion_length: int | None, max_p
     return rollout_length(max_completion_length, max_prompt_length)
 
 
-def _plan(profile: Profile, config: "GptOssConfig", batch: int, length: int, available: float | None) -> MemoryPlan:
+def _plan(
+    profile: Profile, config: "GptOssConfig", batch: int, length: int, optim: str, available: float | None
+) -> MemoryPlan:
     """The plan of a profile whose storage is decided. available: as in `MemoryPlan`."""
     counts = parameter_counts(config)
     parts = {
         **_weights(profile, counts),
-        **_adapter(profile, config),
+        **_adapter(profile, config, optim),
         **_rollout(profile, config, batch, length),
         **_update(profile, config, length),
     }
-    return MemoryPlan(profile, parts, available, batch, length, counts)
+    plan = MemoryPlan(profile, parts, {}, available, batch, length, counts)
+    if profile.device == "cpu":
+        return plan
+    return replace(
+        plan, estimates=bytes_besides_tensors(config.num_hidden_layers, batch, length, max(plan.phases.values()))
+    )
 
 
 def longest(profile: str | Profile, batch: int, config: "GptOssConfig | None" = None) -> int:
@@ -313,32 +346,53 @@ def _weights(profile: Profile, counts: dict[str, int]) -> dict[str, float]:
     }
 
 
-def _adapter(profile: Profile, config: "GptOssConfig") -> dict[str, int]:
+def _adapter(profile: Profile, config: "GptOssConfig", optim: str) -> dict[str, float]:
     """Bytes of LoRA in fp32, its gradients and Adam's two moments, and of the expert that is unpacked."""
+    sizes = _adapter_sizes(profile, config)
+    count = sum(sizes)
     hidden = config.hidden_size
     inner = config.intermediate_size
-    queries, keys = _attention_widths(config)
-
-    # in + out of every adapted matrix of a layer
-    query_and_output = 2 * (hidden + queries)
-    key_and_value = 2 * (hidden + keys)
-    gate_up = hidden + 2 * inner
-    down = inner + hidden
-    widths = {
-        "attention": query_and_output + key_and_value,
-        "experts": config.num_local_experts * (gate_up + down),
-    }
-    adapted_width = sum(widths[target] for target in profile.lora_targets)
-    count = config.num_hidden_layers * profile.lora_r * adapted_width
-
     scratch = 3 * hidden * inner * BYTES[profile.dtype] if profile.experts == "mxfp4" else 0
+    if has_eight_bit_moments(optim, profile.device == "cuda"):
+        moments = sum(_eight_bit_moments(size) for size in sizes)
+        temporaries = 0  # each weight is moved by one kernel
+    else:
+        moments = count * 8
+        temporaries = count * 4
     return {
         "dequantise scratch": scratch,
         "LoRA": count * 4,
         "LoRA gradients": count * 4,
-        "optimizer": count * 8,
-        "temporaries of AdamW": count * 4,
+        "optimizer": moments,
+        "temporaries of AdamW": temporaries,
     }
+
+
+def _adapter_sizes(profile: Profile, config: "GptOssConfig") -> list[int]:
+    """How many numbers each matrix of the adapter has."""
+    hidden = config.hidden_size
+    inner = config.intermediate_size
+    experts = config.num_local_experts
+    queries, keys = _attention_widths(config)
+    # of every adapted matrix the inputs, which A has, and the outputs, which B has
+    widths = {
+        "attention": [hidden, queries, hidden, keys, hidden, keys, queries, hidden],
+        "experts": [experts * hidden, experts * 2 * inner, experts * inner, experts * hidden],
+    }
+    of_a_layer = [profile.lora_r * width for target in profile.lora_targets for width in widths[target]]
+    return of_a_layer * config.num_hidden_layers
+
+
+def has_eight_bit_moments(optim: str, is_on_gpu: bool) -> bool:
+    """Tell whether AdamW's moments are kept in eight bits: optim "auto" does so on a GPU, with bitsandbytes."""
+    return optim in EIGHT_BIT or (optim == "auto" and is_on_gpu and find_spec("bitsandbytes") is not None)
+
+
+def _eight_bit_moments(size: int) -> float:
+    """Bytes of both moments of a weight as bitsandbytes keeps them: small ones in fp32, else a scale for 256 codes."""
+    if size < 4096:
+        return size * 8
+    return 2 * (size + 4 * -(-size // 256))
 
 
 def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) -> dict[str, int]:
@@ -413,20 +467,14 @@ def released_config(size: str) -> "GptOssConfig":
 
 
 def _available(profile: Profile) -> float | None:
-    """Bytes that tensors may take: what is free, or without a GPU what the profile is made for; None on the CPU."""
+    """Bytes of the card that this process may take, its context included; None on the CPU.
+
+    Without a GPU what the profile is made for.
+    """
     if profile.device == "cpu":
         return None
     import torch
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
-    return free_gpu_bytes()
-
-
-def free_gpu_bytes() -> int:
-    """Bytes of GPU memory that tensors may still take."""
-    import torch
-
-    free, _ = torch.cuda.mem_get_info()
-    reusable = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()  # held by PyTorch, for no tensor
-    return free + reusable
+    return free_gpu_bytes() + CONTEXT_BYTES  # the context is there already

@@ -5,6 +5,7 @@ operations nor their order depend on a value in a tensor.
 """
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,6 +14,10 @@ import torch
 from torch import Tensor
 
 from helpers.rollout.decoder import Rows
+
+#: Streams of `CudaGraphs` that are gone. PyTorch gives out 32 streams and then the first again, and keeps a workspace
+#: of cuBLAS for each that was used.
+_idle_streams: list["torch.cuda.Stream"] = []
 
 
 @contextmanager
@@ -31,26 +36,51 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def capture_graph(step: Callable[[], None], rows: Rows, pool: tuple) -> Callable[[], None]:
-    """Capture a step as a CUDA graph; the rows stay as they are. Returns what replays it.
+class CudaGraphs:
+    """The CUDA graphs of one engine. They share a stream and a memory pool, and are dropped together.
 
-    It runs twice before, as capture wants kernels compiled and libraries initialised. A step that starts from the same
-    rows writes the same keys and values again, so it does no harm to the cache. pool: from
-    `torch.cuda.graph_pool_handle`, shared by graphs that never run at the same time.
+    A matrix product in a graph goes on using the workspace that cuBLAS has for the stream of the capture. Where a graph
+    ends, newer versions of PyTorch free the workspaces of its stream, whatever other graphs were captured on it
+    (pytorch/pytorch issue 193402). So no two engines that are alive share a stream, and of one engine's graphs none is
+    dropped alone. A pool ends with the last of its graphs, so the graphs after that get a new one.
     """
-    before = rows.state()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            step()
-            rows.restore(before)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    # other threads, a display or a loader, may go on using CUDA
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        step()
-    return graph.replay
+
+    def __init__(self):
+        self.stream = _idle_streams.pop() if _idle_streams else torch.cuda.Stream()
+        weakref.finalize(self, _idle_streams.append, self.stream)
+        self.graphs = []
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def capture(self, step: Callable[[], None], rows: Rows) -> Callable[[], None]:
+        """Capture a step; the rows stay as they are. Returns what replays it.
+
+        It runs twice before, as capture wants kernels compiled and libraries initialised; on the same stream, so that
+        the workspace of cuBLAS is made outside of the pool. A step that starts from the same rows writes the same keys
+        and values again, so it does no harm to the cache.
+        """
+        before = rows.state()
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self.stream):  # a capture that fails would leave it the current stream
+                for _ in range(2):
+                    step()
+                    rows.restore(before)
+                # other threads, a display or a loader, may go on using CUDA
+                with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+                    step()
+        finally:
+            current.wait_stream(self.stream)
+        self.graphs.append(graph)
+        return graph.replay
+
+    def clear(self) -> None:
+        """Drop all graphs, so that their memory is free; what `capture` returned must not be called any more."""
+        for graph in self.graphs:
+            graph.reset()
+        self.graphs.clear()
+        self.pool = torch.cuda.graph_pool_handle()
 
 
 def trace(step: Callable[[], None], rows: Rows, changing: list[Tensor]) -> Callable[[], None]:

@@ -107,12 +107,12 @@ class Rows:
 
 
 def decode_step(
-    weights: DecoderWeights, cache: RolloutCache, rows: Rows, length: int, rule: str, workspace: "Workspace | None"
+    weights: DecoderWeights, cache: RolloutCache, rows: Rows, length: int, trims: bool, workspace: "Workspace | None"
 ) -> None:
     """Draw the next token of every row that is live, in place.
 
     rows: the first B of the cache's. length: no row is beyond position `length` - 1; the host knows this by counting.
-    rule: `SamplingParams.rule`. workspace: `workspace_for` B tokens. A cache with `experts` gets those of the tokens
+    trims: `SamplingParams.trims`. workspace: `workspace_for` B tokens. A cache with `experts` gets those of the tokens
     that were read.
     """
     batch = rows.tokens.shape[0]
@@ -143,7 +143,7 @@ def decode_step(
         cache.experts[rows.row_numbers, rows.positions] = experts_BLK  # all layers in one write
     normed = F.rms_norm(x, [weights.hidden_size], weights.norm, weights.eps)
     logits = weights.head(normed)  # fp32 [B, V]
-    tokens, logprobs = draw(logits, rows.keys, rows.positions, rows.params, rule)
+    tokens, logprobs = draw(logits, rows.keys, rows.positions, rows.params, trims)
     _record(rows, tokens, logprobs)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
 
+from helpers.model.gpu_memory import is_out_of_memory, release_memory
 from helpers.rollout.backends import Backend, Drawn, Request
 from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.backends.transformers import TransformersBackend
@@ -77,19 +78,49 @@ class RolloutEngine:
     ) -> Iterator[tuple[int, Completion]]:
         """Yield `(place in the list that generate would return, completion)` as they finish; arguments as there.
 
-        A later call ends an iterator that was not read to its end.
+        A later call ends an iterator that was not read to its end. Where the GPU has no memory, what can be freed is
+        freed, and what was not finished is drawn again: at first in the same way, then with less at a time, as
+        `Backend.use_less_memory` says.
         """
         requests = self._requests(prompts, params, num_generations)
         stop_ids = [*self.harmony.stop_ids, *params.stop_token_ids]
-        self.backend.sync()
-        drawn = self.backend.generate(requests, params, stop_ids)
-        return self._completions(requests, drawn, stop_ids)
+        shortage = MemoryShortage(self.backend)
+        drawn = self._begin(requests, params, stop_ids, shortage)
+        return self._completions(requests, params, stop_ids, drawn, shortage)
+
+    def _begin(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: list[int], shortage: "MemoryShortage"
+    ) -> Iterator[tuple[int, Drawn]]:
+        """Let the backend begin; return the iterator over what it draws."""
+        while True:
+            try:
+                self.backend.sync()
+                return self.backend.generate(requests, params, stop_ids)
+            except RuntimeError as error:
+                shortage.note(error)
+            shortage.make_room()
 
     def _completions(
-        self, requests: Sequence[Request], drawn: Iterator[tuple[int, Drawn]], stop_ids: list[int]
+        self,
+        requests: Sequence[Request],
+        params: SamplingParams,
+        stop_ids: list[int],
+        drawn: Iterator[tuple[int, Drawn]],
+        shortage: "MemoryShortage",
     ) -> Iterator[tuple[int, Completion]]:
-        for number, tokens in drawn:
-            yield number, self._completion(requests[number].prompt_ids, tokens, stop_ids)
+        unfinished = list(range(len(requests)))
+        while unfinished:
+            asked = list(unfinished)
+            try:
+                for place, tokens in drawn:
+                    number = asked[place]
+                    unfinished.remove(number)
+                    yield number, self._completion(requests[number].prompt_ids, tokens, stop_ids)
+                return
+            except RuntimeError as error:
+                shortage.note(error)
+            shortage.make_room()
+            drawn = self._begin([requests[number] for number in unfinished], params, stop_ids, shortage)
 
     def prompt_length(self, prompt: str | list[dict]) -> int:
         """Return the tokens of a prompt as it will be rendered."""
@@ -136,6 +167,30 @@ class RolloutEngine:
             )
         text, thinking, _ = self.harmony.parse(token_ids[:-1] if stops else token_ids)
         return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length", experts)
+
+
+class MemoryShortage:
+    """The errors of one rollout for want of memory, and what is done about them."""
+
+    def __init__(self, backend: Backend):
+        self.backend = backend
+        self.errors = 0
+
+    def note(self, error: RuntimeError) -> None:
+        """Count an error for want of memory. Raises any other again, and all of a backend that cannot take less."""
+        if not is_out_of_memory(error) or not hasattr(self.backend, "use_less_memory"):
+            raise error
+        self.errors += 1
+
+    def make_room(self) -> None:
+        """Free what can be freed, and from the second error on let the backend take less.
+
+        Call it when the error is gone, since its traceback refers to tensors.
+        """
+        if self.errors > 1:
+            change = self.backend.use_less_memory()
+            print(f"The GPU has no memory left for the rollout: {change}")
+        release_memory()
 
 
 def _is_list_of_prompts(prompts) -> bool:

@@ -61,12 +61,10 @@ class SamplingParams:
             check_whole("Each of stop_token_ids", token, 0)
 
     @property
-    def rule(self) -> str:
-        """The way to draw: "greedy", "full" (from the whole distribution) or "trimmed"."""
-        if self.temperature == 0:
-            return "greedy"
-        is_full = self.top_p == 1 and self.top_k == 0 and self.min_p == 0
-        return "full" if is_full else "trimmed"
+    def trims(self) -> bool:
+        """True if tokens are drawn from a part of the distribution; a greedy draw is from all of it."""
+        is_whole = self.top_p == 1 and self.top_k == 0 and self.min_p == 0
+        return self.temperature > 0 and not is_whole
 
 
 def _is_number(value) -> bool:
@@ -84,6 +82,7 @@ def check_whole(name: str, value, least: int | None) -> None:
 class DeviceParams(NamedTuple):
     """The settings of a draw as tensors [1], which a captured step reads where they lie."""
 
+    is_greedy: Tensor
     temperature: Tensor
     top_p: Tensor
     top_k: Tensor
@@ -97,11 +96,18 @@ class DeviceParams(NamedTuple):
         def number(dtype: torch.dtype) -> Tensor:
             return torch.ones(1, dtype=dtype, device=device)
 
-        wide = torch.float64
-        return cls(number(torch.float32), number(wide), number(torch.int64), number(wide), number(torch.int64))
+        return cls(
+            is_greedy=number(torch.bool),
+            temperature=number(torch.float32),
+            top_p=number(torch.float64),
+            top_k=number(torch.int64),
+            min_p=number(torch.float64),
+            max_new_tokens=number(torch.int64),
+        )
 
     def fill(self, params: SamplingParams, vocabulary: int) -> None:
         """Take over the values of `params`."""
+        self.is_greedy.fill_(params.temperature == 0)
         self.temperature.fill_(params.temperature or 1.0)
         self.top_p.fill_(params.top_p)
         self.top_k.fill_(min(params.top_k, vocabulary) or vocabulary)
@@ -109,7 +115,7 @@ class DeviceParams(NamedTuple):
         self.max_new_tokens.fill_(params.max_new_tokens)
 
 
-def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, rule: str) -> tuple[Tensor, Tensor]:
+def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, trims: bool) -> tuple[Tensor, Tensor]:
     """Draw a token for each row.
 
     Args:
@@ -117,27 +123,27 @@ def draw(logits: Tensor, keys: Tensor, positions: Tensor, params: DeviceParams, 
         keys: int64 [B], each row's stream of random numbers.
         positions: int64 [B], the place in that stream.
         params: the settings, on the device.
-        rule: `SamplingParams.rule`.
+        trims: `SamplingParams.trims`.
 
     Returns: `(tokens int64 [B], logprobs fp32 [B])`, the log-probabilities under the whole distribution at the
     temperature; of greedy tokens at temperature 1.
 
     A token is drawn by inverting the distribution function in float64, with one number of the stream: row by row, so
-    that other rows change nothing. It runs on the device without waiting for it.
+    that other rows change nothing. It runs on the device without waiting for it. The likeliest token is found besides,
+    so that one captured step serves greedy and other draws.
     """
     logits.sub_(logits.amax(-1, keepdim=True))  # the largest is 0 now
     logits.div_(params.temperature)
     weights = logits.exp_().double()  # [B, V], proportional to the probabilities
     total = weights.sum(-1, keepdim=True)
-    if rule == "greedy":
-        tokens = weights.argmax(-1, keepdim=True)  # [B, 1]
-    else:
-        kept = trim(weights, params.top_k, params.top_p, params.min_p) if rule == "trimmed" else weights
-        sums = kept.cumsum(-1)
-        point = uniforms(keys, positions)[:, None] * sums[:, -1:]
-        # the first token whose sum lies above the point; one of probability 0 never is that
-        tokens = torch.searchsorted(sums, point, right=True)
-        tokens = tokens.clamp(max=logits.shape[-1] - 1)
+    kept = trim(weights, params.top_k, params.top_p, params.min_p) if trims else weights
+    sums = kept.cumsum(-1)
+    point = uniforms(keys, positions)[:, None] * sums[:, -1:]
+    # the first token whose sum lies above the point; one of probability 0 never is that
+    sampled = torch.searchsorted(sums, point, right=True)  # [B, 1]
+    sampled = sampled.clamp(max=logits.shape[-1] - 1)
+    likeliest = weights.argmax(-1, keepdim=True)
+    tokens = torch.where(params.is_greedy, likeliest, sampled)
     logprobs = (weights.gather(-1, tokens) / total).log().float()
     return tokens[:, 0], logprobs[:, 0]
 

@@ -41,11 +41,14 @@ def _by_prompt(requests: Sequence[Request]) -> list[int]:
 class Schedule:
     """Which request is in which row, known on the host by counting.
 
-    positions: of each row, at least the position that it has reached. kept_prompt: the one in the cache's prompt row.
+    buckets: the numbers of rows that can be decoded together, ascending; the last is that of all rows. positions: of
+    each row, at least the position that it has reached. kept_prompt: the one in the cache's prompt row.
     """
 
-    def __init__(self, requests: Sequence[Request], rows: int):
+    def __init__(self, requests: Sequence[Request], buckets: Sequence[int]):
+        rows = buckets[-1]
         self.requests = requests
+        self.buckets = buckets
         self.queue = deque(_by_prompt(requests))
         self.in_row = [None] * rows  # number of a request
         self.positions = [0] * rows
@@ -62,9 +65,9 @@ class Schedule:
         return [row for row, request in enumerate(self.in_row) if request is not None]
 
     @property
-    def rows_in_use(self) -> int:
-        """One more than the last row that holds a request."""
-        return self.occupied()[-1] + 1
+    def bucket(self) -> int:
+        """The smallest bucket that holds every row with a request."""
+        return smallest(self.buckets, self.occupied()[-1] + 1)
 
     @property
     def longest(self) -> int:
@@ -100,7 +103,7 @@ class Schedule:
     def moves(self) -> list[tuple[int, int]]:
         """With an empty queue, move requests from the last rows to free ones before. Returns (source, target) pairs."""
         occupied = self.occupied()
-        bucket = smallest_bucket(len(occupied), len(self.in_row))
+        bucket = smallest(self.buckets, len(occupied))
         if self.queue or occupied[-1] < bucket:
             return []
         free = [row for row in range(bucket) if self.in_row[row] is None]
@@ -126,8 +129,8 @@ class Schedule:
         return number
 
 
-def buckets(most: int) -> list[int]:
-    """The numbers of rows that are decoded together: powers of two, and `most`."""
+def powers_of_two(most: int) -> list[int]:
+    """The powers of two below `most`, and `most`."""
     powers = []
     count = 1
     while count < most:
@@ -136,6 +139,6 @@ def buckets(most: int) -> list[int]:
     return [*powers, most]
 
 
-def smallest_bucket(rows: int, most: int) -> int:
-    """The smallest of `buckets(most)` that holds so many rows."""
-    return next(count for count in buckets(most) if count >= rows)
+def smallest(sizes: Sequence[int], wanted: int) -> int:
+    """The smallest of some ascending sizes that is not below the one wanted."""
+    return next(size for size in sizes if size >= wanted)

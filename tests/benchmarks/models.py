@@ -12,7 +12,8 @@ from torch import nn
 
 from helpers import set_attention
 from helpers.model.files import read_tokenizer
-from helpers.model.load import _place, _quantize_when_complete, empty_model, gpu_reads_host
+from helpers.model.host_embedding import gpu_reads_host
+from helpers.model.load import _place, _quantize_when_complete, empty_model
 from helpers.model.memory import known_config
 from helpers.profiles import PROFILES, Profile
 from helpers.runtime import GIB

@@ -15,7 +15,7 @@ import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,8 @@ from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+#: The files of the fake GPU itself, which cause none of what it writes down.
+OWN_FILES = ("device.py", "driver.py")
 
 
 def build_guard() -> Path:
@@ -60,6 +62,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from helpers.kernels import experts  # noqa: E402
 from helpers.kernels.launch import POINTERS, Launch  # noqa: E402
+from tests.fake_gpu.driver import PRODUCTS, Driver, FakeGraph, FakeStream  # noqa: E402
 from tests.fake_gpu.operations import describe, device_type, storage_of, tensors_in  # noqa: E402
 
 #: Operations that launch no kernel, besides views.
@@ -79,6 +82,8 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_ind
 DTYPES = {name: dtype for dtype, name in POINTERS.items()} | {"fp32": float, "i32": int}
 #: The allocator of CUDA hands out multiples of so many bytes.
 ALLOCATION = 512
+#: What the fake card says that it has: more than any test takes.
+CARD_BYTES = 80 * 2**30
 
 
 @dataclass
@@ -124,31 +129,38 @@ class Gpu(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.live = 0  # bytes
+        self.memory_fraction = 1.0  # of the card, that PyTorch may take
         self.record = Record(0, frozenset())
-        self.pool = 0  # bytes that captured graphs keep
-        self.graphs = []  # kernels of each captured graph
+        self.driver = Driver(self._problem)
         self.routing = uniform  # pairs, experts -> the size of each expert's share, which only values could say
         self._storages = {}  # address -> weak reference
 
     @contextmanager
     def recording(self) -> Iterator[Record]:
-        """Write a new `Record`."""
+        """Write a new `Record`. The one outside gets its peak, waits and problems."""
         outside = self.record
-        self.record = Record(self.live + self.pool, frozenset(self._storages))
+        inside = Record(self.live + self.pool, frozenset(self._storages))
+        self.record = inside
         try:
-            yield self.record
+            yield inside
         finally:
-            outside.peak = max(outside.peak, self.record.peak)
+            outside.peak = max(outside.peak, inside.peak)
+            outside.waits.update(inside.waits)
+            outside.problems.update(inside.problems)
             self.record = outside
 
+    @property
+    def pool(self) -> int:
+        """Bytes that captured graphs keep."""
+        return sum(self.driver.pools.values())
+
     @contextmanager
-    def capturing(self) -> Iterator[None]:
-        """Keep what the block takes at its peak, as a CUDA graph does. All graphs share one pool."""
+    def capturing(self, graph: FakeGraph, pool: int | None, stream: FakeStream | None) -> Iterator[None]:
+        """Keep in the graph's pool what the block takes at its peak."""
         before = self.live + self.pool
-        with self.recording() as record:
+        with self.recording() as record, self.driver.capturing(graph, pool, stream):
             yield
-        self.pool = max(self.pool, record.peak - before)
-        self.graphs.append(record.kernels)
+        self.driver.keep(graph, record.peak - before)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -185,6 +197,9 @@ class Gpu(TorchDispatchMode):
     def _look_at_inputs(self, name: str, args: tuple, inputs: list[Tensor]) -> None:
         """Note waits, and values of the host that a graph would repeat. Some of the inputs are on the GPU."""
         all_on_gpu = all(_is_on_gpu(tensor) for tensor in inputs)
+        dtypes = {str(tensor.dtype) for tensor in tensors_in(args)}  # without `out`, which may be wider
+        if name in PRODUCTS and len(dtypes) > 1:
+            self._problem(f"{name} of {' and '.join(sorted(dtypes))}")
         if name == "_local_scalar_dense":
             self._wait("item")
         elif name in WAITING:
@@ -218,7 +233,13 @@ class Gpu(TorchDispatchMode):
             self.record.factories[f"{name} at {_place()}"] += 1
         uses_gpu = made or any(_is_on_gpu(tensor) for tensor in inputs)
         if uses_gpu and not func.is_view and name not in LAUNCH_NOTHING:
-            self.record.kernels.append(name)
+            dtypes = {str(tensor.dtype) for tensor in (*inputs, *outputs)}
+            self._launch(name, f"{name} {sorted(dtypes)}")
+
+    def _launch(self, name: str, form: str) -> None:
+        """Note a kernel. form: what the driver loads it by, as it is compiled for each dtype."""
+        self.record.kernels.append(name)
+        self.driver.launch(name, form)
 
     def _note_bytes(self, tensor: Tensor) -> None:
         key = storage_of(tensor)
@@ -253,7 +274,7 @@ class Gpu(TorchDispatchMode):
                 self._problem(f"{kernel}: {name} is {problem}")
         if not all(isinstance(size, int) and size > 0 for size in grid) or max(grid[1:], default=1) > 65535:
             self._problem(f"{kernel}: grid {grid}")
-        self.record.kernels.append(f"triton {kernel}")
+        self._launch(f"triton {kernel}", f"triton {kernel} {launch.types} {launch.constants}")
         self.record.operations.append(describe(kernel, (grid, *arguments), launch.constants, self.record.buffers))
 
 
@@ -281,28 +302,14 @@ def _any_value(dtype: torch.dtype) -> bool | int | float:
 
 
 def _place() -> str:
-    """The innermost line of the project that runs, outside of this file."""
+    """The innermost line of the project that runs, outside of the fake GPU."""
     frame = sys._getframe(1)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT / "helpers") or (path.is_relative_to(HERE) and path != Path(__file__)):
+        if path.is_relative_to(ROOT / "helpers") or (path.is_relative_to(HERE) and path.name not in OWN_FILES):
             return f"{path.relative_to(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
         frame = frame.f_back
     return "an unknown place"
-
-
-class FakeGraph:
-    """Stands in for `torch.cuda.CUDAGraph`; a replay does nothing."""
-
-    def replay(self) -> None:
-        pass
-
-
-class FakeStream:
-    """Stands in for `torch.cuda.Stream`."""
-
-    def wait_stream(self, stream: "FakeStream") -> None:
-        pass
 
 
 def _efficient_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -331,11 +338,16 @@ def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
     gpu = Gpu()
     cuda = torch.cuda
     cuda.get_device_capability = lambda device=None: capability
-    cuda.Stream = cuda.current_stream = FakeStream
-    cuda.stream = lambda stream: nullcontext()
-    cuda.graph_pool_handle = lambda: None
-    cuda.CUDAGraph = FakeGraph
-    cuda.graph = lambda graph, **_: gpu.capturing()
+    driver = gpu.driver
+    cuda.Stream = driver.new_stream
+    cuda.current_stream = lambda: driver.current
+    cuda.stream = driver.on_stream
+    cuda.graph_pool_handle = driver.new_pool
+    cuda.CUDAGraph = driver.new_graph
+    cuda.graph = lambda graph, pool=None, stream=None, **_: gpu.capturing(graph, pool, stream)
+    cuda.memory_reserved = lambda: gpu.live + gpu.pool
+    cuda.mem_get_info = lambda: (CARD_BYTES - gpu.live - gpu.pool, CARD_BYTES)
+    cuda.set_per_process_memory_fraction = lambda fraction: setattr(gpu, "memory_fraction", fraction)
     F.scaled_dot_product_attention = _efficient_attention
     optimizer._foreach_supported_types.append(FakeTensor)  # as for parameters that are there
     read_sizes = experts.read_sizes

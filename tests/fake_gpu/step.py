@@ -1,9 +1,10 @@
 """Run the decoding step of gpt-oss-20b on a fake GPU, and print what it did as one JSON object.
 
-    python -m tests.fake_gpu.step [--layers N] [--batch B ...] [--rule RULE ...] [--fault NAME ...] [--whole]
+    python -m tests.fake_gpu.step [--layers N] [--batch B ...] [--fault NAME ...] [--whole]
 
-The layers have their true sizes. Each batch and rule is run for three steps, and each batch once more with the experts
-of its tokens recorded. Each fault is then planted in the step of the largest batch: the report must name it.
+The layers have their true sizes. Each batch is run for three steps, drawing from the whole distribution and from a part
+of it, and once more with the experts of its tokens recorded. Each fault is then planted in the step of the largest
+batch: the report must name it.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tests.fake_gpu.device import Gpu, fake_gpu, planted  # before torch
 
@@ -25,6 +26,7 @@ from helpers.model.load import _place, empty_model, expected_shapes
 from helpers.model.memory import released_config
 from helpers.profiles import PROFILES
 from helpers.rollout import decoder
+from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.cache import LayerCache, RolloutCache
 from helpers.rollout.decoder import Rows, decode_step
 from helpers.rollout.weights import DecoderWeights, base_model, read_weights
@@ -33,7 +35,6 @@ from tests.fake_gpu.operations import storage_of
 #: Tokens of a prompt and a completion together, and how many of them the steps look at.
 MAX_LENGTH = 1280
 LENGTH = 512
-RULES = ("greedy", "full", "trimmed")
 STEPS = 3
 
 
@@ -52,6 +53,17 @@ def fake_model(layers: int) -> nn.Module:
     return add_lora(model.eval(), profile.lora_r, profile.lora_alpha, profile.lora_targets)
 
 
+def separate_fields(backend: CapturedBackend) -> set[str]:
+    """Names of the fields of a bucket's rows that are no views of the backend's: what is drawn there, nobody reads."""
+    separate = set()
+    for view in backend._views.values():
+        for field in fields(view):
+            value = getattr(view, field.name)
+            if isinstance(value, torch.Tensor) and storage_of(value) != storage_of(getattr(backend.rows, field.name)):
+                separate.add(field.name)
+    return separate
+
+
 class Case:
     """The buffers of one batch, and its steps."""
 
@@ -61,14 +73,14 @@ class Case:
         model: nn.Module,
         weights: DecoderWeights,
         batch: int,
-        rule: str,
+        trims: bool,
         record_experts: bool = False,
     ):
         config = base_model(model).config
         device = weights.cos.device
         self.gpu = gpu
         self.weights = weights
-        self.rule = rule
+        self.trims = trims
         self.batch = batch
         self.layer_types = config.layer_types
         self.cache = RolloutCache(config, batch, MAX_LENGTH, weights.cos.dtype, device, record_experts)
@@ -91,7 +103,7 @@ class Case:
     def step(self, layers: int | None = None) -> None:
         """Run one step, with the first layers only if asked."""
         weights = replace(self.weights, layers=self.weights.layers[:layers])
-        decode_step(weights, self.cache, self.view, LENGTH, self.rule, self.workspace)
+        decode_step(weights, self.cache, self.view, LENGTH, self.trims, self.workspace)
 
     @torch.inference_mode()
     def begin_row(self, number: int) -> None:
@@ -246,8 +258,8 @@ FAULTS = {
 }
 
 
-def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults: list[str]) -> dict:
-    """Run each batch with each rule and once recording experts, then each fault in the largest batch.
+def measure(gpu: Gpu, layers: int, batches: list[int], draws: list[bool], faults: list[str]) -> dict:
+    """Run each batch with each draw and once recording experts, then each fault in the largest batch.
 
     Return the reports.
     """
@@ -256,18 +268,18 @@ def measure(gpu: Gpu, layers: int, batches: list[int], rules: list[str], faults:
     steps = []
     kernels_per_layer = {}
     for batch in batches:
-        for rule in rules:
-            case = Case(gpu, model, weights, batch, rule)
-            steps.append({"batch": batch, "rule": rule} | case.report())
+        for trims in draws:
+            case = Case(gpu, model, weights, batch, trims)
+            steps.append({"batch": batch, "trims": trims} | case.report())
             if batch not in kernels_per_layer and not steps[-1]["stopped"]:
                 kernels_per_layer[batch] = case.kernels_per_layer()
     recording = []
     for batch in batches:
-        case = Case(gpu, model, weights, batch, "full", record_experts=True)
-        recording.append({"batch": batch, "rule": "full"} | case.report())
+        case = Case(gpu, model, weights, batch, trims=False, record_experts=True)
+        recording.append({"batch": batch, "trims": False} | case.report())
     planted_steps = {}
     for fault in faults:
-        case = Case(gpu, model, weights, max(batches), "full")
+        case = Case(gpu, model, weights, max(batches), trims=False)
         with planted(FAULTS[fault]):
             planted_steps[fault] = case.report()
     return {
@@ -283,16 +295,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 32])
-    parser.add_argument("--rule", choices=RULES, nargs="+", default=RULES)
     parser.add_argument("--fault", choices=FAULTS, nargs="+", default=[])
-    parser.add_argument("--whole", action="store_true", help="also run all layers, with one batch and rule")
+    parser.add_argument("--whole", action="store_true", help="also run all layers, with one batch")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # fake tensors have no data pointers, which `read_weights` asks for
 
     with fake_gpu() as gpu:
-        report = measure(gpu, options.layers, options.batch, options.rule, options.fault)
+        report = measure(gpu, options.layers, options.batch, [False, True], options.fault)
         if options.whole:
-            report["whole"] = measure(gpu, released_config("20b").num_hidden_layers, [8], ["full"], [])
+            report["whole"] = measure(gpu, released_config("20b").num_hidden_layers, [8], [False], [])
     print(json.dumps(report))
 
 

@@ -28,7 +28,7 @@ from helpers.runtime import GIB, ROOT
 from tests.fake_gpu.operations import Recorder, describe, storage_of, tensors_in
 
 BATCHES = (1, 2, 4, 8, 32)
-RULES = ("greedy", "full", "trimmed")
+DRAWS = {"whole": False, "trimmed": True}
 #: The tensors that the step makes out of nothing: what our own kernels write to. That launches nothing, and in a
 #: capture they come from the graph's pool like the output of any operation.
 OUTPUTS = r"empty at helpers/kernels/\w+_triton\.py:\d+ (gather_rows|low_rank|rotate_and_cache)"
@@ -55,9 +55,9 @@ needs_fake_gpu = [
 
 @pytest.fixture(scope="module")
 def report() -> dict:
-    """What `step.py` says of a sliding and a full layer with each batch, rule and fault, and of the whole model."""
+    """What `step.py` says of a sliding and a full layer with each batch, draw and fault, and of the whole model."""
     command = [sys.executable, "-m", "tests.fake_gpu.step", "--layers", "2", "--whole"]
-    command += ["--batch", *map(str, BATCHES), "--rule", *RULES, "--fault", *FAULTS]
+    command += ["--batch", *map(str, BATCHES), "--fault", *FAULTS]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(run.stdout.splitlines()[-1])
@@ -79,11 +79,11 @@ class TestFakeGpu:
 
     pytestmark = needs_fake_gpu
 
-    @pytest.mark.parametrize("rule", RULES)
-    def test_the_step_is_fit_for_a_cuda_graph(self, report, rule):
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_the_step_is_fit_for_a_cuda_graph(self, report, draw):
         """One wait for the GPU ends the capture; a buffer that moves, or a tensor that outlives the step, lets every
         replay read memory that is no longer its own."""
-        found = {step["batch"]: unexpected(step) for step in report["steps"] if step["rule"] == rule}
+        found = {step["batch"]: unexpected(step) for step in report["steps"] if step["trims"] == DRAWS[draw]}
         assert found == {batch: {} for batch in BATCHES}
 
     def test_kernels_are_counted_by_layer(self, report):
@@ -102,7 +102,7 @@ class TestFakeGpu:
     def test_recorded_experts_are_fit_for_a_cuda_graph(self, report):
         """A record that is written layer by layer is 24 kernels more in a step, and one that waits ends the capture."""
         for part in (report, report["whole"]):
-            plain = {step["batch"]: step for step in part["steps"] if step["rule"] == "full"}
+            plain = {step["batch"]: step for step in part["steps"] if not step["trims"]}
             for step in part["recording"]:
                 assert unexpected(step) == {}
                 added = Counter(step["kernels_by_name"])
@@ -124,7 +124,7 @@ class TestFakeGpu:
         whole = report["whole"]
         (step,) = whole["steps"]
         assert unexpected(step) == {}
-        (two_layers,) = [step for step in report["steps"] if (step["batch"], step["rule"]) == (8, "full")]
+        (two_layers,) = [step for step in report["steps"] if (step["batch"], step["trims"]) == (8, False)]
         layers = whole["kernels_per_layer"]["8"]
         assert layers == report["kernels_per_layer"]["8"]
         assert step["kernels"] == two_layers["kernels"] + 11 * sum(layers.values())
@@ -160,7 +160,7 @@ class Embedded:
         self.recorder.operations.append(describe("launch", (grid, *arguments), {}, self.buffers))
 
     @torch.inference_mode()
-    def record(self, rule: str, tokens: list[int], positions: list[int], is_live: list[bool], step=decode_step):
+    def record(self, trims: bool, tokens: list[int], positions: list[int], is_live: list[bool], step=decode_step):
         """Run a step of three rows that have reached this, and return its `Recorder`."""
         self.rows.tokens.copy_(torch.tensor(tokens))
         self.rows.positions.copy_(torch.tensor(positions))
@@ -168,30 +168,30 @@ class Embedded:
         self.rows.params.fill(SamplingParams(max_new_tokens=tokens[0], temperature=1 / tokens[1]), 832)
         self.recorder = Recorder(self.buffers)
         with self.recorder:
-            step(self.weights, self.cache, self.rows, LENGTH, rule, self.workspace)
+            step(self.weights, self.cache, self.rows, LENGTH, trims, self.workspace)
         return self.recorder
 
-    def record_two(self, rule: str, step=decode_step) -> tuple[Recorder, Recorder]:
+    def record_two(self, trims: bool, step=decode_step) -> tuple[Recorder, Recorder]:
         """Two steps at positions on both sides of the sliding window's end, with other tokens, ends and settings."""
-        first = self.record(rule, [5, 6, 7], [3, 50, 100], [True, True, True], step)
-        second = self.record(rule, [300, 200, 100], [127, 128, 150], [True, False, True], step)
+        first = self.record(trims, [5, 6, 7], [3, 50, 100], [True, True, True], step)
+        second = self.record(trims, [300, 200, 100], [127, 128, 150], [True, False, True], step)
         assert first.chosen != second.chosen, "these two steps should take other experts"
         return first, second
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize(("experts", "record_experts"), [("fp32", False), ("mxfp4", False), ("mxfp4", True)], ids=str)
-def test_operations_do_not_depend_on_values(experts, record_experts, rule, monkeypatch):
+def test_operations_do_not_depend_on_values(experts, record_experts, draw, monkeypatch):
     """A graph repeats the operations, numbers and addresses of its capture, so a step that chooses them by a position,
     by a token or by the experts would decode all later ones as if they were the first."""
-    first, second = Embedded(experts, monkeypatch, record_experts).record_two(rule)
+    first, second = Embedded(experts, monkeypatch, record_experts).record_two(DRAWS[draw])
     assert len(first.operations) > 200
     assert first.operations == second.operations
 
 
-def looks_as_far_as_the_longest_row(weights, cache, rows, length, rule, workspace):
+def looks_as_far_as_the_longest_row(weights, cache, rows, length, trims, workspace):
     """A step whose shapes follow a position."""
-    decode_step(weights, cache, rows, int(rows.positions.max()) + 1, rule, workspace)
+    decode_step(weights, cache, rows, int(rows.positions.max()) + 1, trims, workspace)
 
 
 def skips_experts_without_tokens(monkeypatch):
@@ -212,5 +212,5 @@ def test_operations_that_follow_a_value_are_seen(fault, monkeypatch):
         step = looks_as_far_as_the_longest_row
     else:
         skips_experts_without_tokens(monkeypatch)
-    first, second = embedded.record_two("full", step)
+    first, second = embedded.record_two(False, step)
     assert first.operations != second.operations

@@ -10,7 +10,7 @@ from helpers.grpo.logprobs import policy_logprobs
 from helpers.kernels import mxfp4, mxfp4_triton
 from helpers.kernels.experts import ExpertLora, ExpertWeights, Packed, expert_forward
 from helpers.kernels.logprobs import token_logprobs
-from helpers.model.layers import HostEmbedding
+from helpers.model.host_embedding import HostEmbedding
 from helpers.profiles import PROFILES
 from tests.benchmarks import step_20b
 from tests.benchmarks.models import T4_GIB, cap_memory

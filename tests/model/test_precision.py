@@ -149,7 +149,8 @@ def test_the_cache_is_sixteen_bit():
 
 
 def test_an_embedding_in_eight_bits_is_near():
-    from helpers.model.layers import HostEmbedding, Int8Embedding
+    from helpers.model.host_embedding import HostEmbedding
+    from helpers.model.layers import Int8Embedding
 
     table = torch.randn(50, 64).half()
     whole, small = HostEmbedding(table)(torch.arange(50)), Int8Embedding(table, "cpu")(torch.arange(50))
@@ -180,7 +181,7 @@ class RefusingCuda(TorchFunctionMode):
 
 def test_a_refused_registration_leaves_no_error_behind(monkeypatch):
     """CUDA kept the error for the next kernel launch, which had nothing to do with it, and the load ended there."""
-    from helpers.model.layers import HostEmbedding
+    from helpers.model.host_embedding import HostEmbedding
 
     with RefusingCuda() as cuda:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

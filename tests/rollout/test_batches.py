@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import RolloutEngine, SamplingParams, get_task
+from helpers.model.gpu_memory import captured_lengths, captured_rows
 from helpers.rollout.backends import Request, captured
 from helpers.rollout.backends.captured import CapturedBackend
-from helpers.rollout.schedule import Schedule, Start, buckets, packs, smallest_bucket
+from helpers.rollout.schedule import Schedule, Start, packs, powers_of_two, smallest
 
 COUNT = 14
 
@@ -158,12 +159,13 @@ class TestSchedule:
     @settings(max_examples=150, deadline=None)
     @given(
         st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40)), min_size=1, max_size=40), st.integers(1, 9),
-        st.integers(1, 8),
+        st.integers(1, 8), st.sampled_from([powers_of_two, captured_rows]),
     )  # fmt: skip
-    def test_every_request_runs_once_and_to_its_end(self, requests, rows, steps_per_look):
+    def test_every_request_runs_once_and_to_its_end(self, requests, rows, steps_per_look, buckets_of):
         """requests: a prompt's number and the tokens until its stop; up to 40 are drawn."""
         asked = [Request([7] * (1 + 3 * prompt), number) for number, (prompt, _) in enumerate(requests)]
-        schedule = Schedule(asked, rows)
+        buckets = buckets_of(rows)
+        schedule = Schedule(asked, buckets)
         real = {}  # row -> tokens drawn for the request that is in it
         done = []
         while schedule.is_open:
@@ -176,10 +178,10 @@ class TestSchedule:
                 assert target not in real and target < source
                 real[target] = real.pop(source)
             assert sorted(real) == schedule.occupied()
-            bucket = smallest_bucket(schedule.rows_in_use, rows)
-            assert max(real) < bucket <= rows
+            bucket = schedule.bucket
+            assert max(real) < bucket <= rows and bucket in buckets
             if not schedule.queue:
-                assert bucket == smallest_bucket(len(real), rows)
+                assert bucket == smallest(buckets, len(real))
             else:
                 assert len(real) == rows
             steps = min(steps_per_look, schedule.steps_left(40))
@@ -205,6 +207,14 @@ class TestSchedule:
             assert pack and (len(pack) == 1 or len(pack) * max(len(start.prompt_ids) for start in pack) <= most)
 
     def test_buckets(self):
-        """Each is captured: too many cost memory and minutes, too few leave rows that nobody needs."""
-        assert buckets(1) == [1] and buckets(2) == [1, 2] and buckets(12) == [1, 2, 4, 8, 12]
-        assert [smallest_bucket(rows, 12) for rows in (1, 2, 3, 5, 9, 12)] == [1, 2, 4, 8, 12, 12]
+        """On a GPU each is a graph, which takes memory of the driver; too few leave rows that nobody needs."""
+        assert powers_of_two(1) == [1] and powers_of_two(2) == [1, 2] and powers_of_two(12) == [1, 2, 4, 8, 12]
+        assert [smallest([1, 2, 4, 8, 12], rows) for rows in (1, 2, 3, 5, 9, 12)] == [1, 2, 4, 8, 12, 12]
+        assert [captured_rows(most) for most in (1, 2, 8, 51, 64)] == [
+            [1],
+            [1, 2],
+            [2, 4, 8],
+            [13, 26, 51],
+            [16, 32, 64],
+        ]
+        assert captured_lengths(1280) == [1280] and captured_lengths(4608) == [2304, 4608]

@@ -24,7 +24,7 @@ def drawn(logits, uniforms=None, monkeypatch=None, keys=None, **choice):
         monkeypatch.setattr(sampling, "uniforms", lambda *_: uniforms)
     keys = torch.zeros(len(logits), dtype=torch.int64) if keys is None else keys
     positions = torch.full_like(keys, 90)
-    return sampling.draw(logits.clone(), keys, positions, on_device, params.rule)
+    return sampling.draw(logits.clone(), keys, positions, on_device, params.trims)
 
 
 def kept_by_transformers(logits, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
@@ -218,7 +218,7 @@ def test_settings_are_read_where_they_lie():
     logits = spread(500, 40)
     keys, positions = torch.arange(500) << 30, torch.zeros(500, dtype=torch.int64)
     params = DeviceParams.on(torch.device("cpu"))
-    draw = partial(sampling.draw, keys=keys, positions=positions, params=params, rule="trimmed")
+    draw = partial(sampling.draw, keys=keys, positions=positions, params=params, trims=True)
     for choice in ({"top_k": 3}, {"top_k": 30, "temperature": 2.0}, {"top_p": 0.6}, {"min_p": 0.5}, {"top_k": 1}):
         wanted = SamplingParams(**choice)
         params.fill(wanted, 40)

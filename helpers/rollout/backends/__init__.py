@@ -48,3 +48,10 @@ class Backend(Protocol):
 
         There is nothing to do where the trainer's own tensors are read.
         """
+
+    def use_less_memory(self) -> str:
+        """Take less memory from here on, after an error for want of it; return how, as the end of a sentence.
+
+        The engine then calls `sync` and asks again for what was not finished. Raises UserError where nothing is left
+        to give up. A backend without this method ends such a rollout with an error.
+        """

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from helpers.kernels.experts import workspace_for
+from helpers.model.gpu_memory import captured_lengths, captured_rows, is_out_of_memory
 from helpers.model.memory import PREFILL_TOKENS
 from helpers.rollout.backends import Drawn, Request
 from helpers.rollout.cache import RolloutCache
-from helpers.rollout.capture import capture_graph, one_thread, trace
+from helpers.rollout.capture import CudaGraphs, one_thread, trace
 from helpers.rollout.decoder import Rows, decode_step, prefill
 from helpers.rollout.sampling import SamplingParams
-from helpers.rollout.schedule import Schedule, Start, buckets, packs, smallest_bucket
+from helpers.rollout.schedule import Schedule, Start, packs, powers_of_two, smallest
 from helpers.rollout.weights import (
     DecoderWeights,
     base_model,
@@ -34,8 +35,6 @@ STEPS_PER_LOOK = 8
 USES_BEFORE_TRACE = 24
 #: On the CPU the places of the cache that a step looks at grow by so many at a time.
 LENGTH_STEP = 64
-#: On a GPU they double from here on, since each number is a graph of its own.
-SHORTEST_LENGTH = 256
 #: Experts of a layer that one byte tells apart.
 MOST_RECORDED = 256
 
@@ -44,7 +43,7 @@ MOST_RECORDED = 256
 class _Decoder:
     """The weights with the adapters that are on, and the steps captured over them.
 
-    captured: (rows, length, rule) -> what runs the step. uses: how often a step ran that is not captured yet.
+    captured: (rows, length, trims) -> what runs the step. uses: how often a step ran that is not captured yet.
     """
 
     weights: DecoderWeights
@@ -79,7 +78,9 @@ class CapturedBackend:
         self.captures = 0  # steps captured so far
         self._decoders = {}  # signature of the model -> _Decoder
         self._workspaces = {}  # rows -> buffers of the experts
-        self._pool = None  # memory that the CUDA graphs share
+        self._buckets = []  # numbers of rows that a step may have, ascending
+        self._lengths = []  # places of the cache that it may look at, ascending
+        self._graphs = None  # on a GPU: the captured steps of the decoder of the last `sync`
         self._is_capturable = True
         self._run = 0  # number of the last call of `generate`
 
@@ -92,6 +93,8 @@ class CapturedBackend:
                 self._decoders.pop(next(iter(self._decoders)))
             decoder = _Decoder(read_weights(self.model, self.max_length))
             self._decoders[signature(self.model)] = decoder
+        if decoder is not self._decoder:
+            self._drop_graphs()
         self._decoder = decoder
         if self.cache is None or not self._fits(decoder.weights):
             self._decoders = {signature(self.model): decoder}
@@ -105,16 +108,56 @@ class CapturedBackend:
     def _allocate(self, weights: DecoderWeights) -> None:
         config = base_model(self.model).config
         device = weights.cos.device
-        self.cache = None
-        self._workspaces = {}
-        self.rows = Rows.empty(self.max_batch_size, self.max_length, config.vocab_size, device)
+        self._release_buffers()
         if device.type == "cuda":
-            self._pool = torch.cuda.graph_pool_handle()
-        self._views = {count: self.rows.first(count) for count in buckets(self.max_batch_size)}
+            self._graphs = self._graphs or CudaGraphs()
+            self._buckets = captured_rows(self.max_batch_size)
+            self._lengths = captured_lengths(self.max_length)
+        else:
+            self._buckets = powers_of_two(self.max_batch_size)
+            self._lengths = [*range(LENGTH_STEP, self.max_length, LENGTH_STEP), self.max_length]
+        self.rows = Rows.empty(self.max_batch_size, self.max_length, config.vocab_size, device)
+        self._views = {count: self.rows.first(count) for count in self._buckets}
         # last, so that an interrupt before this leaves the engine as if nothing had been allocated
         self.cache = RolloutCache(
             config, self.max_batch_size, self.max_length, weights.cos.dtype, device, self.record_experts
         )
+
+    def _release_buffers(self) -> None:
+        """Let go of the buffers, and of all steps that were captured over them."""
+        self._drop_graphs()
+        for decoder in self._decoders.values():
+            decoder.captured.clear()
+        self.cache = None
+        self.rows = None
+        self._views = {}
+        self._workspaces = {}
+
+    def _drop_graphs(self) -> None:
+        """Drop the CUDA graphs: the driver keeps memory for each, so there are those of one decoder only."""
+        if self._graphs is None:
+            return
+        self._graphs.clear()
+        for decoder in self._decoders.values():
+            decoder.captured.clear()
+
+    def use_less_memory(self) -> str:
+        """Give up the CUDA graphs, or if there are none half of the rows; return a sentence that says so.
+
+        Raises UserError where a single row is left.
+        """
+        if self._graphs is not None and self._is_capturable:
+            self._is_capturable = False
+            self._drop_graphs()
+            return "decoding steps run one kernel after the other from here on, which is slower."
+        if self.max_batch_size == 1:
+            raise UserError(
+                f"The GPU has no memory left to draw a single completion of up to {self.max_length} tokens with its "
+                "prompt: restart the kernel, and lower max_completion_length or max_prompt_length."
+            )
+        self.max_batch_size //= 2
+        self._release_buffers()
+        return f"completions are drawn {self.max_batch_size} at a time from here on."
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
@@ -122,7 +165,7 @@ class CapturedBackend:
         """Draw one completion for each request, as `Backend` says. An earlier call that is not finished ends here."""
         self._run += 1
         self._begin(params, stop_ids)
-        return self._drawn(self._run, Schedule(requests, self.max_batch_size), params)
+        return self._drawn(self._run, Schedule(requests, self._buckets), params)
 
     def _drawn(self, run: int, schedule: Schedule, params: SamplingParams) -> Iterator[tuple[int, Drawn]]:
         while schedule.is_open:
@@ -146,12 +189,12 @@ class CapturedBackend:
             self._fill(schedule)
             bucket = self._bucket_for(schedule)
             steps = min(STEPS_PER_LOOK, schedule.steps_left(params.max_new_tokens))
-            length = self._length_for(schedule.longest + steps)
+            length = smallest(self._lengths, min(schedule.longest + steps, self.max_length))
             with one_thread():
                 for _ in range(steps):
-                    self._step(bucket, length, params.rule)
+                    self._step(bucket, length, params.trims)
             schedule.count(steps)
-            return self._collect(schedule)
+            return self._collect(schedule, params.max_new_tokens)
 
     def _fill(self, schedule: Schedule) -> None:
         """Let free rows begin the next completions of the queue. Each distinct prompt is prefilled once."""
@@ -202,35 +245,27 @@ class CapturedBackend:
         for source, target in schedule.moves():
             self.cache.copy_row(source, [target], schedule.positions[target])
             self.rows.copy_row(source, target)
-        return smallest_bucket(schedule.rows_in_use, self.max_batch_size)
+        return schedule.bucket
 
-    def _length_for(self, length: int) -> int:
-        """`length`, rounded up to one of few values."""
-        if self.rows.tokens.is_cuda:
-            rounded = max(SHORTEST_LENGTH, 1 << (length - 1).bit_length())
-        else:
-            rounded = -(-length // LENGTH_STEP) * LENGTH_STEP
-        return min(rounded, self.max_length)
-
-    def _step(self, bucket: int, length: int, rule: str) -> None:
+    def _step(self, bucket: int, length: int, trims: bool) -> None:
         """Run one decoding step of the first `bucket` rows: the captured one, once there is one."""
-        key = (bucket, length, rule)
+        key = (bucket, length, trims)
         decoder = self._decoder
         if key not in decoder.captured:
-            step = self._eager_step(bucket, length, rule)
+            step = self._eager_step(bucket, length, trims)
             if not self._is_worth_capturing(key):
                 step()
                 return
             decoder.captured[key] = self._capture(step, self._views[bucket])
         decoder.captured[key]()
 
-    def _eager_step(self, bucket: int, length: int, rule: str) -> Callable[[], None]:
+    def _eager_step(self, bucket: int, length: int, trims: bool) -> Callable[[], None]:
         """`decode_step` with its arguments."""
         weights = self._decoder.weights
         if bucket not in self._workspaces:
             self._workspaces[bucket] = workspace_for(weights.layers[0].experts, bucket, weights.top_k)
         rows = self._views[bucket]
-        return partial(decode_step, weights, self.cache, rows, length, rule, self._workspaces[bucket])
+        return partial(decode_step, weights, self.cache, rows, length, trims, self._workspaces[bucket])
 
     def _is_worth_capturing(self, key: tuple) -> bool:
         """On a GPU at once; on the CPU when a step has been used so often that it is likely to be used again."""
@@ -246,10 +281,10 @@ class CapturedBackend:
             captured = trace(step, rows, changing)
         else:
             try:
-                captured = capture_graph(step, rows, self._pool)
-            except torch.OutOfMemoryError:
-                raise
+                captured = self._graphs.capture(step, rows)
             except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
                 warnings.warn(
                     f"Decoding steps cannot be captured as CUDA graphs here ({first_line(error)}): they run one kernel "
                     "after the other, which is slower; the results are the same.",
@@ -260,12 +295,21 @@ class CapturedBackend:
         self.captures += 1
         return captured
 
-    def _collect(self, schedule: Schedule) -> list[tuple[int, Drawn]]:
-        """Take what finished out of its rows, which are free then. This waits for the device."""
-        is_live, counts = torch.stack([self.rows.is_live, self.rows.counts]).tolist()
+    def _collect(self, schedule: Schedule, max_new_tokens: int) -> list[tuple[int, Drawn]]:
+        """Take what finished out of its rows, which are free then. This waits for the device.
+
+        Raises RuntimeError for a row that goes on after its last token: it would never end.
+        """
+        is_live, counts = self._progress()
         finished = []
         for row in schedule.occupied():
             if is_live[row]:
+                if schedule.steps[row] >= max_new_tokens:
+                    raise RuntimeError(
+                        f"A completion of at most {max_new_tokens} tokens has made {schedule.steps[row]} steps and "
+                        "goes on, which is a fault of the decoding step or of the GPU: make the engine with "
+                        'backend="transformers", and please report it with the row that 01_load prints.'
+                    )
                 continue
             count = counts[row]
             number = schedule.release(row)
@@ -274,6 +318,11 @@ class CapturedBackend:
             tokens_read = len(schedule.requests[number].prompt_ids) + count - 1
             finished.append((number, Drawn(token_ids, logprobs, self._recorded_experts(row, tokens_read))))
         return finished
+
+    def _progress(self) -> tuple[list[int], list[int]]:
+        """Return of each row whether it goes on, and how many tokens it has drawn."""
+        is_live, counts = torch.stack([self.rows.is_live, self.rows.counts]).tolist()
+        return is_live, counts
 
     def _recorded_experts(self, row: int, length: int) -> Tensor | None:
         """The experts of the first `length` tokens of a row, uint8 [length, layers, K], copied to the CPU."""

@@ -1,0 +1,124 @@
+"""The rollouts of a T4's training and evaluation on a fake GPU: few graphs, one stream that captures, and memory that
+runs out at any place.
+
+`rollouts.py` runs the project's engine at the true size of a layer, in a process of its own.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from helpers.model import gpu_memory
+from helpers.runtime import ROOT
+from tests.fake_gpu.test_step import needs_fake_gpu
+
+pytestmark = needs_fake_gpu
+
+LAYERS = 2
+#: Fault that is planted -> what the fake GPU must say of it.
+FAULTS = {
+    "no-warm-up": "cuBLAS takes a workspace during a capture",
+    "pool-each": "a capture beside graphs of the same stream with another pool",
+    "two-dtypes": "mm of torch.bfloat16 and torch.float16",
+    "one-stream": "a replay of a graph whose workspace was freed when another graph ended",
+    "one-pool": "a capture into a pool whose graphs have all ended",
+    "no-wait": "did not wait for side stream",
+}
+EAGER = "The GPU has no memory left for the rollout: decoding steps run one kernel after the other from here on"
+HALVED = "The GPU has no memory left for the rollout: completions are drawn 4 at a time from here on."
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    """What `rollouts.py` says."""
+    command = [sys.executable, "-m", "tests.fake_gpu.rollouts", "--layers", str(LAYERS), "--short-of-memory"]
+    command += ["--fault", "copies", *FAULTS]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def test_a_run_captures_few_graphs(report):
+    """Each takes memory of the driver, that no tensor has. There were 9 in training, and some forty in 05_evaluate."""
+    assert report["training"]["captures"] <= 8
+    assert report["evaluation"]["captures"] <= 12
+    assert report["training"]["problems"] == report["evaluation"]["problems"] == {}
+
+
+def test_the_plan_counts_what_there_is(report):
+    """Graphs, their kernels, streams and loaded kernels are counted; only the bytes of each are estimates."""
+    planned_graphs = len(report["rows"]) * len(report["lengths"])
+    for part in ("training", "evaluation"):
+        counted = report[part]
+        assert counted["most_graphs"] == planned_graphs
+        assert counted["nodes"] == LAYERS * gpu_memory.NODES_A_LAYER + gpu_memory.NODES_BESIDE
+        assert counted["streams"] == gpu_memory.STREAMS == 2
+        assert counted["kernel_forms"] <= gpu_memory.MODULES
+
+
+def test_an_engine_that_ends_leaves_the_others_alone(report):
+    """Two engines, one of which ends, and an adapter that is switched off: no graph loses its workspace or its pool."""
+    assert report["sound"] == {"problems": {}, "separate": [], "stopped": None}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_named(report, fault):
+    """A harness that sees no fault calls every rollout sound."""
+    problems = report["faults"][fault]["problems"]
+    assert any(FAULTS[fault] in problem for problem in problems), problems
+
+
+def test_rows_that_are_copies_are_named(report):
+    """A step that draws into rows of its own is lost: the host reads the engine's."""
+    assert {"tokens", "drawn", "logprobs"} <= set(report["faults"]["copies"]["separate"])
+
+
+def test_a_row_that_never_ends_is_an_error(report):
+    """It ran for ever, without a message."""
+    assert "has made 768 steps and goes on" in report["endless"] and 'backend="transformers"' in report["endless"]
+
+
+def shortages(report: dict, times: int) -> dict[str, dict]:
+    """The rollouts in which so many calls failed, by the place."""
+    found = {case["place"]: case for case in report["short_of_memory"] if case["times"] == times}
+    assert all(case["problems"] == {} for case in found.values())
+    return found
+
+
+def test_memory_that_lacks_once_changes_nothing(report):
+    """What was collected may be enough: every completion is there, and steps are captured as before."""
+    cases = shortages(report, 1)
+    assert set(cases) == {"capture", "replay", "prefill", "buffers", "module"}
+    for case in cases.values():
+        assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
+        assert case["said"] == [] and case["after"] == {"rows": 8, "captures": True}, case
+
+
+def test_memory_that_lacks_twice_costs_the_graphs(report):
+    cases = shortages(report, 2)
+    assert set(cases) == {"capture", "replay", "prefill", "buffers", "module"}
+    for case in cases.values():
+        assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
+        (sentence,) = case["said"]
+        assert sentence.startswith(EAGER) and case["after"] == {"rows": 8, "captures": False}, case
+
+
+def test_memory_that_lacks_without_graphs_halves_the_rows(report):
+    cases = shortages(report, 3)
+    assert set(cases) == {"prefill", "buffers", "module"}
+    for case in cases.values():
+        assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
+        eager, halved = case["said"]
+        assert eager.startswith(EAGER) and halved == HALVED
+        assert case["after"] == {"rows": 4, "captures": False}
+
+
+def test_memory_that_lacks_for_a_single_completion_is_one_sentence(report):
+    cases = shortages(report, 10**9)
+    assert set(cases) == {"prefill", "buffers", "module"}
+    for case in cases.values():
+        assert case["ended"].startswith("The GPU has no memory left to draw a single completion of up to 1280 tokens")
+        assert "\n" not in case["ended"] and "lower max_completion_length" in case["ended"]
+        assert len(case["said"]) == 4 and case["after"]["rows"] == 1
