@@ -185,11 +185,17 @@ class MemoryShortage:
     def make_room(self) -> None:
         """Free what can be freed, and from the second error on let the backend take less.
 
-        Call it when the error is gone, since its traceback refers to tensors.
+        Call it when the error is gone, since its traceback refers to tensors. Raises UserError if the backend can take
+        no less.
         """
         if self.errors > 1:
             change = self.backend.use_less_memory()
-            print(f"The GPU has no memory left for the rollout: {change}")
+            if change is None:
+                raise UserError(
+                    "The GPU has no memory left to draw a single completion: restart the kernel, and lower "
+                    "max_completion_length or max_prompt_length."
+                )
+            print(f"The GPU has no memory left for the rollout: {change}.")
         release_memory()
 
 

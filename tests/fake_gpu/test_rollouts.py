@@ -119,6 +119,6 @@ def test_memory_that_lacks_for_a_single_completion_is_one_sentence(report):
     cases = shortages(report, 10**9)
     assert set(cases) == {"prefill", "buffers", "module"}
     for case in cases.values():
-        assert case["ended"].startswith("The GPU has no memory left to draw a single completion of up to 1280 tokens")
+        assert case["ended"].startswith("The GPU has no memory left to draw a single completion: restart the kernel")
         assert "\n" not in case["ended"] and "lower max_completion_length" in case["ended"]
         assert len(case["said"]) == 4 and case["after"]["rows"] == 1

@@ -3,12 +3,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch._inductor.exc import InductorError
 
 from helpers import MatmulTask, UserError, load_model, read_metrics, weights_digest
 from helpers.grpo import trainer as trainer_module
 from helpers.grpo.losses import policy_loss
 from helpers.grpo.update import micro_batches
-from tests.grpo.small import adapter, constant_reward, timeless, toy_reward, trainer_in, weighted_logprob
+from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in, weighted_logprob
 
 
 def test_base_weights_never_change_and_the_adapter_does(tmp_path, prompts):
@@ -115,6 +116,82 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
     monkeypatch.setattr(trainer_module, "policy_logprobs", no_memory)
     with pytest.raises(UserError, match="no memory left for the update of a single completion"):
         trainer.backward(generation)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("Triton Error [CUDA]: out of memory")],
+    ids=["torch", "triton"],
+)
+@pytest.mark.parametrize("pass_of", ["update", "reference"])
+def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, capsys, error, pass_of):
+    """Triton loads a kernel when it first runs, and raises an error of another kind; the update knew PyTorch's alone,
+    and the pass of the reference none."""
+    trainer = trainer_in(tmp_path, prompts, beta=0.1)
+    generation = trainer.generate(0)
+    wanted = gradients(trainer, generation)
+    real = trainer_module.policy_logprobs
+    calls = []
+
+    def fails_once(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            raise error
+        return real(*arguments)
+
+    monkeypatch.setattr(trainer_module, "policy_logprobs", fails_once)
+    if pass_of == "reference":
+        known = generation.ref_logprobs
+        trainer._score_generation(generation)
+        assert generation.ref_logprobs == known
+    else:
+        assert torch.equal(gradients(trainer, generation), wanted)
+    assert len(calls) > 2 and trainer.halvings == 0 and "no memory" not in capsys.readouterr().out
+
+
+def test_a_run_that_ends_for_want_of_memory_goes_on(tmp_path, prompts, monkeypatch):
+    """Where nothing smaller can be tried, one sentence, and no step is lost."""
+    whole = trainer_in(tmp_path / "whole", prompts, max_steps=2)
+    whole.train()
+    trainer = trainer_in(tmp_path / "run", prompts, max_steps=2)
+    clip_gradient = trainer.clip_gradient
+
+    def fails_in_the_second():
+        if trainer.state.global_step == 1:
+            raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later.")
+        return clip_gradient()
+
+    monkeypatch.setattr(trainer, "clip_gradient", fails_in_the_second)
+    with pytest.raises(UserError, match=r"no memory left after step 1 \(CUDA error: out of memory\)") as caught:
+        trainer.train()
+    assert "\n" not in str(caught.value)
+    resumed = trainer_in(tmp_path / "run", prompts, max_steps=2)
+    resumed.train(resume_from_checkpoint=True)
+    assert same(adapter(resumed), adapter(whole))
+
+
+def test_a_backward_pass_that_cannot_be_compiled(tmp_path, prompts, monkeypatch):
+    """FlexAttention's backward kernel may be compiled, and refused, when the forward pass has long returned."""
+    trainer = trainer_in(tmp_path, prompts)
+    generation = trainer.generate(0)
+    wanted = gradients(trainer, generation)
+    backward = torch.Tensor.backward
+    given_up = []
+    monkeypatch.setattr("helpers.kernels.attention._given_up", given_up)
+
+    def refused(*arguments):
+        if not given_up:
+            raise InductorError(RuntimeError("out of resource: shared memory"), None)
+        return backward(*arguments)
+
+    monkeypatch.setattr(torch.Tensor, "backward", refused)
+    with pytest.warns(UserWarning, match="FlexAttention cannot be compiled here .*shared memory"):
+        found = gradients(trainer, generation)
+    assert torch.equal(found, wanted) and len(given_up) == 1
+    given_up.clear()
+    monkeypatch.setattr("helpers.grpo.trainer.give_up_flex", lambda error: False)
+    with pytest.raises(InductorError):
+        gradients(trainer, generation)
 
 
 def test_gradient_against_one_completion_at_a_time(tmp_path, prompts):

@@ -8,7 +8,9 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from triton.runtime.errors import OutOfResources
 
+from helpers.kernels import attention
 from helpers.kernels.attention import BACKENDS, choose_backend, sink_attention
 from helpers.kernels.masks import AttentionMask
 from helpers.kernels.sdpa_sinks import SINK_KEY, split_sinks
@@ -228,6 +230,61 @@ def test_auto_by_card_and_regime(card, dtype, queries, backend, monkeypatch):
     assert choose_backend(q, AttentionMask(1, queries, 5)) == backend
 
 
+def compile_errors():
+    """What torch.compile raises where its compiler fails, and Triton where a kernel is too large for the card."""
+    with torch._inductor.config.patch({"cpp.cxx": ("/bin/false",), "fx_graph_cache": False}):
+        try:
+            torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
+        except Exception as error:
+            yield error
+    yield OutOfResources(65536, 49152, "shared memory")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["torch.compile", "triton"])
+def test_auto_without_a_compiler_takes_sdpa(number, monkeypatch):
+    """On an H100 training ended with the compiler's error: no other attention was tried."""
+    error = list(compile_errors())[number]
+    asked = []
+
+    def refuse(*_):
+        asked.append(None)
+        raise error
+
+    (q, k, v, sinks), _ = draw(Regime(1, 4, 4), 2, 1)
+    mask = AttentionMask(1, 4, 4)
+    wanted = sink_attention(q, k, v, sinks, mask, scale=SCALE, backend="sdpa")
+    given_up = []
+    monkeypatch.setattr(attention, "_given_up", given_up)
+    monkeypatch.setattr(attention, "_flex_cpu", refuse)
+    monkeypatch.setattr(attention, "choose_backend", lambda *_: "sdpa" if given_up else "flex")
+    with pytest.warns(UserWarning, match="FlexAttention cannot be compiled here .*takes more memory") as warned:
+        for _ in range(3):
+            assert torch.equal(sink_attention(q, k, v, sinks, mask, scale=SCALE), wanted)
+    assert len(warned) == len(asked) == 1 and "\n" not in str(warned[0].message)
+    with pytest.raises(type(error)):  # who names flex wants flex
+        sink_attention(q, k, v, sinks, mask, scale=SCALE, backend="flex")
+
+
+def test_auto_goes_on_with_sdpa_where_flex_was_given_up(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(attention, "_given_up", ["it did not compile"])
+    q = SimpleNamespace(is_cuda=True, device="cuda:0", dtype=torch.bfloat16)
+    assert choose_backend(q, AttentionMask(1, 5, 5)) == "sdpa"
+
+
+def test_an_error_of_another_kind_gives_nothing_up(monkeypatch):
+    def wrong(*_):
+        raise RuntimeError("an illegal memory access was encountered")
+
+    given_up = []
+    monkeypatch.setattr(attention, "_given_up", given_up)
+    monkeypatch.setattr(attention, "_flex_cpu", wrong)
+    monkeypatch.setattr(attention, "choose_backend", lambda *_: "flex")
+    with pytest.raises(RuntimeError, match="illegal"):
+        attend()
+    assert given_up == []
+
+
 def attend(heads=(2, 1), mask=None, **changes):
     (q, k, v, sinks), _ = draw(Regime(1, 4, 4), *heads)
     arguments = {"q": q, "k": k, "v": v, "sinks": sinks} | {n: x for n, x in changes.items() if n != "backend"}
@@ -259,8 +316,6 @@ def test_what_does_not_fit_is_refused(wrong, words):
 
 def test_a_torch_whose_operator_changed_is_one_sentence(monkeypatch):
     """The operator behind flex_attention is not public: when it changes, the CPU path must say so."""
-    from helpers.kernels import attention
-
     attention._flex_operator.cache_clear()
     monkeypatch.setattr(attention, "FLEX_OPERATOR", ("query", "something else"))
     with pytest.raises(RuntimeError, match="operator is not known in torch .*: on the CPU use backend 'sdpa'"):

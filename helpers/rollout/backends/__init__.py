@@ -49,9 +49,9 @@ class Backend(Protocol):
         There is nothing to do where the trainer's own tensors are read.
         """
 
-    def use_less_memory(self) -> str:
-        """Take less memory from here on, after an error for want of it; return how, as the end of a sentence.
+    def use_less_memory(self) -> str | None:
+        """Take less memory from here on, after an error for want of it; return how, or None if there is no way left.
 
-        The engine then calls `sync` and asks again for what was not finished. Raises UserError where nothing is left
-        to give up. A backend without this method ends such a rollout with an error.
+        The engine calls `sync` then, and asks again for what was not finished. It may be missing: then a rollout ends
+        with that error.
         """

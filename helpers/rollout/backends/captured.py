@@ -141,23 +141,17 @@ class CapturedBackend:
         for decoder in self._decoders.values():
             decoder.captured.clear()
 
-    def use_less_memory(self) -> str:
-        """Give up the CUDA graphs, or if there are none half of the rows; return a sentence that says so.
-
-        Raises UserError where a single row is left.
-        """
+    def use_less_memory(self) -> str | None:
+        """Give up the CUDA graphs, or where there are none half of the rows, as `Backend` says."""
         if self._graphs is not None and self._is_capturable:
             self._is_capturable = False
             self._drop_graphs()
-            return "decoding steps run one kernel after the other from here on, which is slower."
+            return "decoding steps run one kernel after the other from here on, which is slower"
         if self.max_batch_size == 1:
-            raise UserError(
-                f"The GPU has no memory left to draw a single completion of up to {self.max_length} tokens with its "
-                "prompt: restart the kernel, and lower max_completion_length or max_prompt_length."
-            )
+            return None
         self.max_batch_size //= 2
         self._release_buffers()
-        return f"completions are drawn {self.max_batch_size} at a time from here on."
+        return f"completions are drawn {self.max_batch_size} at a time from here on"
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]

@@ -9,7 +9,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from helpers.rollout.backends import Drawn, Request
 from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import UserError, random_seed
+from helpers.runtime import random_seed
 
 
 class TransformersBackend:
@@ -27,15 +27,12 @@ class TransformersBackend:
     def sync(self) -> None:
         """Do nothing: the trainer's own tensors are read."""
 
-    def use_less_memory(self) -> str:
-        """Draw half as many completions at once; return a sentence that says so. Raises UserError for a single one."""
+    def use_less_memory(self) -> str | None:
+        """Draw half as many completions at once, as `Backend` says."""
         if self.max_batch_size == 1:
-            raise UserError(
-                "The GPU has no memory left to draw a single completion: restart the kernel, and lower "
-                "max_completion_length or max_prompt_length."
-            )
+            return None
         self.max_batch_size //= 2
-        return f"completions are drawn {self.max_batch_size} at a time from here on."
+        return f"completions are drawn {self.max_batch_size} at a time from here on"
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
