@@ -25,7 +25,7 @@ LEAST_PY := 1500
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run tasks rewards watch test test-slow test-py test-trl test-verifiers hacksuite bench-gpu lint tiny release clean
+.PHONY: help run tasks rewards watch test test-slow test-py test-trl test-verifiers test-colab hacksuite bench-gpu try-gpu lint tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -72,11 +72,17 @@ test-verifiers: ## answers beside math-verify, the lint on reasoning-gym, in an 
 	@$(MAKE) -s .venv-verifiers/.ready VENV=.venv-verifiers NEEDED='$(NEEDED) $(VERIFIERS)'
 	@.venv-verifiers/bin/python -m pytest tests/verifiers -rs
 
+test-colab: ## the five notebooks with the packages of Colab's image, in an environment of their own
+	@$(PYTHON) -m tests.colab.run
+
 hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
 	@$(VENV)/bin/python -m tests.sandbox.hacksuite
 
 bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings in nine minutes, in one file
 	@$(PYTHON) -m tests.benchmarks.gpu
+
+try-gpu: ## on a GPU such as Colab's T4, likewise: half an hour that says whether all of it works, as a text to report
+	@$(PYTHON) -m tests.benchmarks.try_gpu
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .

@@ -70,7 +70,7 @@ def install(quiet: bool = True) -> list[str]:
         constraints.flush()
         command = [sys.executable, "-m", "pip", "install"]
         if quiet:
-            command.append("-q")
+            command.append("-qq")  # warnings are of no use to a reader
         command += ["-c", constraints.name, *missing]
         result = subprocess.run(command)
     if result.returncode:

@@ -17,6 +17,7 @@ from helpers.display import text_table
 from helpers.kernels.mxfp4 import dequantize, quantize
 from helpers.model.experts import PackedExperts
 from helpers.runtime import GIB
+from tests.benchmarks.models import sixteen_bits
 from tests.benchmarks.record import Record
 from tests.benchmarks.timing import take_turns
 
@@ -26,7 +27,7 @@ STOCK = ("eager", "grouped_mm", "batched_mm")
 
 def make(device):
     """`(config, {name: module})` with the same weights; ours packed and, on the CPU, unpacked as it is used there."""
-    width, dtype = (704, torch.float32) if device == "cpu" else (2880, torch.bfloat16)
+    width, dtype = (704, torch.float32) if device == "cpu" else (2880, sixteen_bits())
     config = GptOssConfig(hidden_size=width, intermediate_size=width, num_local_experts=32, num_experts_per_tok=4)
     torch.manual_seed(0)
     packed = PackedExperts(config, True, dtype).to(device)

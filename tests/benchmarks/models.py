@@ -88,6 +88,11 @@ def generate(
     return sequences[:, inputs.input_ids.shape[1] :].tolist()
 
 
+def sixteen_bits() -> torch.dtype:
+    """bf16 on GPUs that multiply it, else fp16."""
+    return torch.bfloat16 if torch.cuda.get_device_capability() >= (8, 0) else torch.float16
+
+
 def cap_memory(gib: float) -> None:
     """Let PyTorch take so much of the GPU's memory and no more, in this process; nothing happens without a GPU."""
     if torch.cuda.is_available():

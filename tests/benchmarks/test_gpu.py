@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
+import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import asdict
 
 import pytest
 import torch
 
-from tests.benchmarks import attention, decode, expert_kernels, experts, gpu, nf4, step_20b
-from tests.benchmarks.gpu import FAILED, NOT_RUN, OK, Part, overview, run_parts
+from helpers.runtime import ROOT
+from tests.benchmarks import attention, decode, driver, expert_kernels, experts, gpu, nf4, parts, step_20b, try_gpu
 from tests.benchmarks.models import benchmark_profile, random_model
+from tests.benchmarks.parts import FAILED, NOT_RUN, OK, Machine, Part, Result, overview, run_parts
 from tests.process import is_running
 
 WRITE_ROWS = "import json, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(json.dumps({'rows': [1, 2]}))"
@@ -36,14 +40,14 @@ def ended(pid):
 
 def test_a_part_stops_no_other(tmp_path, monkeypatch):
     """One raises, one hangs, one may not run: the file says so of each, and the last one ran."""
-    monkeypatch.setattr(gpu, "GRACE_SECONDS", 0.2)
-    parts = [
+    monkeypatch.setattr(parts, "GRACE_SECONDS", 0.2)
+    asked = [
         part("raises", f"{WRITE_ROWS}; print('so far'); raise RuntimeError('out of memory')"),
         part("hangs", f"{WRITE_ROWS}; {HANG}", limit_s=4.0),
         part("missing", "1 / 0", why_not="needs what is not there"),
         part("runs", f"{WRITE_ROWS}; import os; print(os.environ['COLOUR'])", environment={"COLOUR": "green"}),
     ]
-    results = run_parts(parts, {"hardware": "none"}, tmp_path / "gpu.json", budget_s=100)
+    results = run_parts(asked, {"hardware": "none"}, tmp_path / "gpu.json", budget_s=100)
     content = json.loads((tmp_path / "gpu.json").read_text())
     assert content["hardware"] == "none" and content["seconds"] > 0
     raises, hangs, missing, runs = content["parts"]
@@ -69,10 +73,10 @@ def test_a_part_may_say_where_it_hung(tmp_path):
 
 def test_the_budget_is_kept(tmp_path, monkeypatch):
     """A part gets no more than what is left, and then nothing more is begun: the file has to be there in time."""
-    monkeypatch.setattr(gpu, "LEAST_SECONDS", 1)
-    parts = [part("first", "import time; time.sleep(60)"), part("second", "print(1)")]
+    monkeypatch.setattr(parts, "LEAST_SECONDS", 1)
+    asked = [part("first", "import time; time.sleep(60)"), part("second", "print(1)")]
     started = time.monotonic()
-    run_parts(parts, {}, tmp_path / "gpu.json", budget_s=2)
+    run_parts(asked, {}, tmp_path / "gpu.json", budget_s=2)
     assert time.monotonic() - started < 20
     first, second = json.loads((tmp_path / "gpu.json").read_text())["parts"]
     assert first["status"] == FAILED and first["limit_s"] < 2.1
@@ -111,19 +115,34 @@ def test_what_cannot_be_run_is_one_sentence(tmp_path, capsys):
     assert not out.exists()
 
 
-def test_every_part_is_a_module_that_takes_its_arguments(tmp_path):
+T4 = Machine((7, 5), cores=2)
+H100 = Machine((9, 0), cores=16)
+CPU = Machine(None, cores=2)
+
+
+@pytest.mark.parametrize("machine", [T4, H100, CPU], ids=["T4", "H100", "CPU"])
+def test_every_part_is_a_module_that_takes_its_arguments(tmp_path, machine):
     """An option that was renamed would be noticed on the GPU."""
-    for device in ("cpu", "cuda"):
-        for found in gpu.all_parts(device, tmp_path):
-            assert found.arguments[0] == "-m" and found.limit_s <= 180
-            if found.arguments[1] == "pytest":
-                assert all((gpu.ROOT / name).exists() for name in gpu.TESTS)
-                continue
-            options = [word for word in found.arguments if word.startswith("--")]
-            source = (gpu.ROOT / f"{found.arguments[1].replace('.', '/')}.py").read_text()
-            assert all(f'"{option}"' in source for option in options), found
+    for found in [*gpu.all_parts(machine, tmp_path), *try_gpu.all_parts(machine)]:
+        assert found.arguments[0] == "-m"
+        if found.arguments[1] == "pytest":
+            assert all((ROOT / name).exists() for name in gpu.TESTS)
+            continue
+        options = [word for word in found.arguments if word.startswith("--")]
+        source = (ROOT / f"{found.arguments[1].replace('.', '/')}.py").read_text()
+        assert all(f'"{option}"' in source for option in options), found
     test, _, name = gpu.MEMORY_TEST.partition("::")
-    assert f"def {name}(" in (gpu.ROOT / test).read_text()
+    assert f"def {name}(" in (ROOT / test).read_text()
+
+
+def test_limits_are_the_cards(tmp_path):
+    """31 launches compile in 93 seconds on Colab's two cores, where the limit for the tests was 150; and a T4 is not
+    asked for what it lacks."""
+    of_t4, of_h100 = ({part.name: part for part in gpu.all_parts(machine, tmp_path)} for machine in (T4, H100))
+    assert of_t4["tests"].limit_s == 450 == 3 * of_h100["tests"].limit_s
+    assert "not used on this card" in of_t4["tests of flex"].why_not and not of_h100["tests of flex"].why_not
+    assert all(part.environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:2:16:8" for part in of_h100.values())
+    assert sum(part.limit_s for part in try_gpu.all_parts(T4)) <= 60 * 45
 
 
 def test_bitsandbytes_from_a_folder(tmp_path, monkeypatch):
@@ -186,6 +205,59 @@ def test_a_step_of_the_20b(tmp_path, capsys, monkeypatch):
     assert "counted without a GPU" in shown and "12.50" in shown and "not measured" in shown
 
 
+def test_the_drivers_memory(tmp_path, capsys):
+    driver.run("cpu", tmp_path / "rows.json")
+    content = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["what"] for row in content["rows"]] == ["context", "kernels of a rollout", "nodes of captured graphs"]
+    assert "MiB estimated" in capsys.readouterr().out
+
+
+def test_the_whole_try(tmp_path, capsys):
+    """One part in its own process, and the text at the end: a few of the GPU tests say whether a card works at all."""
+    out = tmp_path / "try.json"
+    assert try_gpu.main(["--device", "cpu", "--out", str(out), "--parts", "tests"]) == 0
+    content = json.loads(out.read_text())
+    (tests,) = content["parts"]
+    assert tests["status"] == OK
+    counted = sum(map(int, re.findall(r"(\d+) (?:passed|skipped)", tests["output"][-1])))
+    assert 15 < counted < 60, tests["output"]
+    text = capsys.readouterr().out.partition("Please paste this into an issue")[2]
+    assert content["versions"]["torch"] in text and tests["output"][-1] in text
+
+
+def test_the_text_for_an_issue_shows_every_part():
+    """What a person pastes must say enough when half of it failed: the phases, the notebooks' rows, the last lines."""
+    results = [
+        Result("driver", FAILED, "exit status 1", 3.0, output=["RuntimeError: no NVML"]),
+        Result("tests", OK, "", 90.0, output=["30 passed in 88.1s"]),
+        Result(
+            "GRPO step", OK, "", 80.0,
+            result={"rows": [
+                {"step": 1, "phase": "decode", "seconds": 41.2, "memory": {"max_allocated": 12 * 2**30},
+                 "planned_bytes": 13 * 2**30},
+            ]},
+        ),
+        Result(
+            "01_load", OK, "", 300.0,
+            result={"notebook": "01_load", "printed": {"01-24": "| T4 | 190 tokens/s |"}, "stderr": {}, "why": ""},
+        ),
+        Result(
+            "04_grpo, dry run", FAILED, "exit status 1", 200.0,
+            result={
+                "notebook": "04_grpo", "printed": {"04-11": "Memory plan, 8"}, "stderr": {"04-33": "a warning"},
+                "why": "UserError: no memory left",
+            },
+        ),
+    ]  # fmt: skip
+    about = {"hardware": "Tesla T4", "gpu_GiB": 14.56, "cuda": "12.8", "versions": {"torch": "2.11.0"}}
+    text = try_gpu.issue_text(about | {"parts": [asdict(result) for result in results]})
+    for words in (
+        "Tesla T4", "14.56 GiB", "torch 2.11.0", "RuntimeError: no NVML", "30 passed", "decode", "12.00     13.00",
+        "| T4 | 190 tokens/s |", "Memory plan, 8", "a warning", "UserError: no memory left", "exit status 1",
+    ):  # fmt: skip
+        assert words in text, words
+
+
 def test_nf4(tmp_path):
     nf4.run("cpu", tmp_path / "rows.json")
     whole, packed = rows_of(tmp_path / "rows.json")
@@ -218,6 +290,4 @@ def test_random_models_are_the_same_each_time():
 def test_importing_the_command_asks_nothing_of_cuda():
     """A process that holds a context takes some hundred megabytes of a small card from every part."""
     code = "import sys, tests.benchmarks.gpu; print('torch' in sys.modules)"
-    assert gpu.subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=gpu.ROOT).stdout == (
-        "False\n"
-    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == ("False\n")

@@ -81,6 +81,7 @@ def test_memory_is_linear_in_the_length(window):
     assert peak(8192, window, "flex") <= 4.4 * peak(2048, window, "flex")
 
 
+@pytest.mark.essential
 def test_sliding_sdpa_is_linear_too():
     """What a T4 uses."""
     assert peak(8192, WINDOW, "sdpa") <= 4.4 * peak(2048, WINDOW, "sdpa")
@@ -134,6 +135,7 @@ def test_a_thousand_decoding_steps_compile_and_build_nothing():
     assert (output.double() - exact).norm() < 1e-2 * exact.norm()
 
 
+@pytest.mark.essential
 def test_decoding_reads_keys_where_they_lie():
     """Eager decoding of eight rows at 8,192 tokens: no copy of keys or values, spread over 64 heads or in fp32."""
     mask = AttentionMask(8, 1, 8192, q_offset=8191, device="cuda")
@@ -147,7 +149,7 @@ def test_decoding_reads_keys_where_they_lie():
     assert torch.cuda.max_memory_allocated() - before < 1.5 * keys  # in fp32 they are two, spread over heads eight
 
 
-@pytest.mark.parametrize("attention", ["flex", "sdpa"])
+@pytest.mark.parametrize("attention", ["flex", pytest.param("sdpa", marks=pytest.mark.essential)])
 def test_24_layers_of_the_released_shape(attention):
     """Random activations with log-sum-exps near 20, sinks from 2 to 98 % of the attention."""
     config = released_config("20b")

@@ -18,6 +18,9 @@ from tests.kernels.experts import by_definition, error, random_experts, random_t
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
+HAS_BF16 = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
+DTYPES = [torch.float16, torch.bfloat16] if HAS_BF16 else [torch.float16]
+
 
 def to_gpu(part):
     if isinstance(part, torch.Tensor):
@@ -27,7 +30,8 @@ def to_gpu(part):
     return part
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.essential
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tokens", [1, 2, 5, 16, 32, 33, 300])
 @pytest.mark.parametrize("adapt", [False, True])
 def test_against_the_definition(dtype, tokens, adapt):
@@ -40,7 +44,8 @@ def test_against_the_definition(dtype, tokens, adapt):
     assert error(ours.cpu(), exact) < 2 * torch.finfo(dtype).eps
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.essential
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients(dtype):
     packed, dense, lora = random_experts(dtype=dtype)
     hidden, indices, weights = random_tokens(40)
@@ -59,6 +64,7 @@ def test_gradients(dtype):
         assert error(ours, exact) < 4 * torch.finfo(dtype).eps
 
 
+@pytest.mark.essential
 def test_unpacking_is_exact():
     blocks = torch.randint(0, 256, (64, 90, 16), dtype=torch.uint8)
     scales = torch.randint(100, 140, (64, 90), dtype=torch.uint8)
@@ -67,6 +73,7 @@ def test_unpacking_is_exact():
         assert torch.equal(ours.cpu(), mxfp4.unpack(blocks, scales, dtype))
 
 
+@pytest.mark.essential
 def test_decode_is_captured_in_a_graph_and_follows_the_adapter():
     """A host synchronisation would break the capture; the adapter is read where it lies, so a training step shows."""
     packed, _, lora = map(to_gpu, random_experts(dtype=torch.float16))
@@ -83,6 +90,7 @@ def test_decode_is_captured_in_a_graph_and_follows_the_adapter():
         assert torch.equal(out, expert_forward(hidden, indices, weights, packed, lora))
 
 
+@pytest.mark.essential
 def test_rows_of_host_memory_in_a_graph():
     embedding, ids = HostEmbedding(torch.randn(1000, 2880).half()), torch.tensor([5, 999], device="cuda")
     table = embedding.weight
@@ -95,6 +103,7 @@ def test_rows_of_host_memory_in_a_graph():
     assert torch.equal(out.cpu(), table[[7, 7]].float())
 
 
+@pytest.mark.essential
 def test_a_refused_registration_leaves_no_error_behind():
     """CUDA keeps the error of a failed call until somebody asks, and the next kernel would raise it."""
     table = torch.ones(1000, 64).half()
@@ -104,6 +113,7 @@ def test_a_refused_registration_leaves_no_error_behind():
     assert torch.zeros(3, device="cuda").sum().item() == 0
 
 
+@pytest.mark.essential
 def test_log_probabilities_at_full_size():
     """8,192 tokens of 201,088 words at most 0.35 GB above the inputs."""
     hidden = torch.randn(8192, 2880, device="cuda", requires_grad=True)
@@ -138,7 +148,8 @@ def test_the_20b_in_a_t4s_memory(t4_memory, tmp_path):
         assert abs(row["memory"][size] / row["planned_bytes"] - 1) < 0.05, row
 
 
-@pytest.mark.parametrize("dense", ["fp16", "bf16"])
+@pytest.mark.essential
+@pytest.mark.parametrize("dense", ["fp16", "bf16"] if HAS_BF16 else ["fp16"])
 def test_the_embedded_model_as_a_t4_has_it(dense):
     """The loader itself on a GPU: packed bytes, 16-bit operands, the embedding on the host; sampled = scored."""
     dtype = {"fp16": "float16", "bf16": "bfloat16"}[dense]

@@ -13,12 +13,14 @@ from helpers.profiles import PROFILES
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
 
+@pytest.mark.essential
 def test_mxfp4_is_the_same_on_both_devices():
     blocks = torch.randint(0, 256, (4, 64, 4, 16), dtype=torch.uint8)
     scales = torch.randint(90, 160, (4, 64, 4), dtype=torch.uint8)
     assert torch.equal(dequantize(blocks.cuda(), scales.cuda()).cpu(), dequantize(blocks, scales))
 
 
+@pytest.mark.essential
 def test_embedded_model_samples_and_scores_the_same():
     """The whole path on the GPU: load, decode with a cache, score with a full forward pass."""
     profile = replace(PROFILES["tiny"], needs_gib=1, dense="fp32", experts="fp32")
