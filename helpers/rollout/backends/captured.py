@@ -277,6 +277,7 @@ class CapturedBackend:
             try:
                 captured = self._graphs.capture(step, rows)
             except RuntimeError as error:
+                self._drop_graphs()  # a capture that failed may leave their pool unable to take another
                 if is_out_of_memory(error):
                     raise
                 warnings.warn(
