@@ -151,8 +151,8 @@ class Run:
             }
         )
 
-    def go(self) -> list[dict]:
-        """Load, adapt, and run two steps, of which the second finds the optimizer's state; return its rows."""
+    def go(self, steps: int = 2) -> list[dict]:
+        """Load, adapt, and run some steps; return the rows of the last. The second finds the optimizer's state."""
         profile = self.profile
         with self.phase("load"), released_files(self.layers) as folder, contextlib.redirect_stdout(sys.stderr):
             model, tokenizer = load_model(folder, profile=profile, batch=self.batch, max_prompt_length=self.prompt)
@@ -168,9 +168,9 @@ class Run:
         with tempfile.TemporaryDirectory() as folder:
             config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt, optim=OPTIM)
             trainer = GRPOTrainer(model, odd_tokens, config, Prompts([{"prompt": "Use zip."}]), tokenizer)
-            self.step(trainer)
-            del self.rows[2:]
-            self.step(trainer)
+            for _ in range(steps):
+                del self.rows[2:]  # all but those of load and LoRA
+                self.step(trainer)
         for row in self.rows:
             row["planned_GiB"] = plan.phases[row["phase"]] / GIB
         return self.rows
@@ -263,7 +263,7 @@ def run_with_fault(gpu: Gpu, fault: str) -> dict:
     stopped = None
     with planted(FAULTS[fault]):
         try:
-            run.go()
+            run.go(steps=1)
         except Exception as error:  # whatever it is, what was seen until then is worth reading
             stopped = repr(error)
     return {"rows": run.rows, "stopped": stopped}

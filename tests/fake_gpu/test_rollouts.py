@@ -4,14 +4,9 @@ runs out at any place.
 `rollouts.py` runs the project's engine at the true size of a layer, in a process of its own.
 """
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from helpers.model import gpu_memory
-from helpers.runtime import ROOT
 from tests.fake_gpu.test_step import needs_fake_gpu
 
 pytestmark = needs_fake_gpu
@@ -31,13 +26,9 @@ HALVED = "The GPU has no memory left for the rollout: completions are drawn 4 at
 
 
 @pytest.fixture(scope="module")
-def report() -> dict:
+def report(report_of) -> dict:
     """What `rollouts.py` says."""
-    command = [sys.executable, "-m", "tests.fake_gpu.rollouts", "--layers", str(LAYERS), "--short-of-memory"]
-    command += ["--fault", "copies", *FAULTS]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return json.loads(run.stdout.splitlines()[-1])
+    return report_of("rollouts", "--layers", str(LAYERS), "--short-of-memory", "--fault", "copies", *FAULTS)
 
 
 def test_a_run_captures_few_graphs(report):

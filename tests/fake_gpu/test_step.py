@@ -4,11 +4,8 @@
 before torch. The last tests run the real step on the embedded model and compare its operations.
 """
 
-import json
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -24,7 +21,7 @@ from helpers.rollout.cache import RolloutCache
 from helpers.rollout.decoder import Rows, decode_step
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.weights import read_weights
-from helpers.runtime import GIB, ROOT
+from helpers.runtime import GIB
 from tests.fake_gpu.operations import Recorder, describe, storage_of, tensors_in
 
 BATCHES = (1, 2, 4, 8, 32)
@@ -54,13 +51,9 @@ needs_fake_gpu = [
 
 
 @pytest.fixture(scope="module")
-def report() -> dict:
+def report(report_of) -> dict:
     """What `step.py` says of a sliding and a full layer with each batch, draw and fault, and of the whole model."""
-    command = [sys.executable, "-m", "tests.fake_gpu.step", "--layers", "2", "--whole"]
-    command += ["--batch", *map(str, BATCHES), "--fault", *FAULTS]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return json.loads(run.stdout.splitlines()[-1])
+    return report_of("step", "--layers", "2", "--whole", "--batch", *map(str, BATCHES), "--fault", *FAULTS)
 
 
 def unexpected(step: dict) -> dict:
