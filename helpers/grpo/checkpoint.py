@@ -23,6 +23,7 @@ from helpers.grpo.batch import Generation
 from helpers.grpo.best import STATE, best_first, choice_of, monitor
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.metrics import json_row
+from helpers.model.gpu_memory import is_out_of_memory
 from helpers.model.lora import save_adapter
 from helpers.runtime import (
     UserError,
@@ -207,6 +208,8 @@ def load_checkpoint(folder, model, optimizer, scheduler, settings):
         generation = state["generation"] and Generation.from_dict(state["generation"])
         written = state["settings"]
     except UNREADABLE as error:
+        if is_out_of_memory(error):
+            raise
         raise DamagedCheckpoint(folder, first_line(error)) from error
     for name, value in settings.items():
         if written.get(name) != value:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from helpers.model.gpu_memory import memory_errors_explained
 from helpers.rollout.completion import Completion
 from helpers.runtime import GIB
 
@@ -28,6 +29,7 @@ def try_rewards(trainer: "GRPOTrainer") -> None:
         print(f"  {text!r:<28}{values}")
 
 
+@memory_errors_explained()
 def try_step(trainer: "GRPOTrainer") -> None:
     """Draw and judge one generation, take an optimizer step, take it back, and print what was found.
 

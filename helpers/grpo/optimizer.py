@@ -8,7 +8,7 @@ from transformers import get_scheduler
 
 from helpers.grpo.config import GRPOConfig
 from helpers.model.memory import has_eight_bit_moments
-from helpers.runtime import UserError
+from helpers.runtime import UserError, first_line
 
 
 def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.optim.Optimizer:
@@ -25,7 +25,8 @@ def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.o
         from bitsandbytes.optim import AdamW8bit
     except ImportError as error:
         raise UserError(
-            f"optim='{args.optim}' needs bitsandbytes: pip install bitsandbytes, or choose 'adamw_torch'."
+            f"Moments in 8 bits need bitsandbytes, which cannot be imported ({first_line(error)}): install it again, "
+            "or choose optim='adamw_torch'."
         ) from error
     return AdamW8bit(weights, **settings)
 

@@ -57,7 +57,7 @@ from helpers.grpo.scoring import grade, score
 from helpers.grpo.update import UpdateBatch, UpdateRows, UpdateStatistics, micro_batches
 from helpers.kernels.attention import give_up_flex
 from helpers.model.attention import check_attention
-from helpers.model.gpu_memory import is_out_of_memory, release_memory
+from helpers.model.gpu_memory import OutOfMemory, is_out_of_memory, memory_errors_explained, release_memory
 from helpers.model.identity import base_settings
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
 from helpers.model.routing import Routing, flip_rate, load_balancing_loss, watched_routers
@@ -187,7 +187,9 @@ class GRPOTrainer:
             checkpoint_layers(model)
         self.state = TrainerState(max_steps=args.max_steps)
         self.generation = None  # where optimizer steps on it are still to come
+        self.shortages = 0  # errors for want of memory so far
         self.halvings = 0  # of the micro-batches, for want of memory
+        self._is_moving_weights = False  # then they are those of no step
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
         self.chosen = None  # how the adapter was chosen, where it is not the last step's
@@ -245,7 +247,7 @@ class GRPOTrainer:
         `train` without the loop: `for step in trainer.steps(): ...` runs the same steps. Leaving the loop ends the run
         with a checkpoint of the last step. resume_from_checkpoint: as for `train`.
         """
-        with one_run_in(self.args.output_dir):
+        with one_run_in(self.args.output_dir), memory_errors_explained():
             self.generation = self._resume(resume_from_checkpoint)
             self._open_files()
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
@@ -260,14 +262,10 @@ class GRPOTrainer:
             except (KeyboardInterrupt, GeneratorExit):
                 self._save_last_step()
                 raise
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                raise UserError(
-                    f"The GPU has no memory left after step {self.state.global_step} ({first_line(error)}): restart "
-                    "the kernel and run this again, which goes on from the last checkpoint; if it happens again, "
-                    "lower max_completion_length."
-                ) from error
+            except Exception as error:
+                if is_out_of_memory(error) and not self._is_moving_weights:
+                    self._save_last_step()
+                raise
             finally:
                 with suppress(UserError):  # a full disk: what filled it has said so
                     self.run_log.close()
@@ -481,7 +479,7 @@ class GRPOTrainer:
 
     def _logprobs_now(self, completions: Sequence[Completion]) -> list[list[float]]:
         """The log-probabilities of completions under the model as it is, one list each."""
-        return self._as_memory_allows(partial(self._score_in_micro_batches, completions), completions)
+        return self._retry_with_less_memory(partial(self._score_in_micro_batches, completions), completions)
 
     @torch.no_grad()
     def _score_in_micro_batches(self, completions: Sequence[Completion]) -> list[list[float]]:
@@ -567,7 +565,7 @@ class GRPOTrainer:
             self.optimizer.zero_grad()  # an interrupted step may have left a part
             return self.accumulate_gradients(batch)
 
-        statistics, logprobs = self._as_memory_allows(accumulate, batch.completions)
+        statistics, logprobs = self._retry_with_less_memory(accumulate, batch.completions)
         if batch.old_logprobs is None and self.args.num_iterations > 1:
             for place, values in zip(self._part(self.state.global_step), logprobs, strict=True):
                 generation.old_logprobs[place] = values
@@ -670,37 +668,42 @@ class GRPOTrainer:
             args.importance_sampling_clip_min,
         )
 
-    def _as_memory_allows(self, compute: Callable[[], Result], completions: Sequence[Completion]) -> Result:
-        """Return what `compute` returns, which goes through the model in micro-batches of `completions`.
+    def _retry_with_less_memory(self, compute: Callable[[], Result], completions: Sequence[Completion]) -> Result:
+        """Return what `compute` returns, which takes `completions` through the model in micro-batches.
 
-        Where the GPU has no memory, what can be freed is freed and it is called again, from the second time on with
-        smaller micro-batches; and with another attention where FlexAttention's kernel for the backward pass cannot be
-        compiled. Raises UserError if there is no memory for a single completion.
+        Where the GPU has no memory for it, what can be freed is freed and it is called again, from the trainer's second
+        shortage on with smaller micro-batches. Where FlexAttention cannot be compiled, it is called again with another
+        attention. Raises OutOfMemory if there is no memory for a single completion.
         """
-        was_out_of_memory = False
         while True:
             try:
                 return compute()
             except Exception as error:
-                if is_out_of_memory(error):
-                    if was_out_of_memory:
-                        self._halve_micro_batches(completions, error)
-                    was_out_of_memory = True
-                elif not give_up_flex(error):
+                shortage = first_line(error) if is_out_of_memory(error) else None
+                if shortage is None and not give_up_flex(error):
                     raise
+            if shortage is not None:
+                self._make_room(shortage, completions)
             release_memory()  # not above, where the error still holds the micro-batch's tensors
 
-    def _halve_micro_batches(self, completions: Sequence[Completion], error: Exception) -> None:
-        """Make micro-batches smaller. Raises UserError where they hold a single completion already."""
+    def _make_room(self, reason: str, completions: Sequence[Completion]) -> None:
+        """After the trainer's first shortage of memory say that it will be tried again, then halve the micro-batches.
+
+        Raises OutOfMemory, with what the error said, where they hold a single completion already.
+        """
+        self.shortages += 1
+        if self.shortages == 1:
+            print("The GPU had no memory left for a micro-batch: what can be freed is freed, and it is tried again.")
+            return
         cut = self._micro_batches(completions)
         if max(map(len, cut)) == 1:
-            raise UserError(
-                "The GPU has no memory left for the update of a single completion: restart the kernel, and lower "
-                "max_completion_length or max_prompt_length."
-            ) from error
+            raise OutOfMemory(reason, " to take a single completion through the model")
         while self._micro_batches(completions) == cut:
             self.halvings += 1
-        print(f"The GPU has no memory left for the update: {self.micro_batch_tokens} tokens at a time from here on.")
+        print(
+            f"The GPU had no memory left for a micro-batch: they have {self.micro_batch_tokens} tokens at most from "
+            "here on."
+        )
 
     def _micro_batches(self, completions: Sequence[Completion]) -> list[list[int]]:
         """Places of completions that go through the model together.
@@ -732,9 +735,11 @@ class GRPOTrainer:
         grad_norm = self.clip_gradient()
         learning_rate = self.scheduler.get_last_lr()[0]
         _moved.add(self.model)
+        self._is_moving_weights = True
         self.optimizer.step()
         self.scheduler.step()
         self.state.global_step += 1
+        self._is_moving_weights = False
         return {**statistics.metrics(), "grad_norm": grad_norm, "learning_rate": learning_rate}
 
     def _settings(self):

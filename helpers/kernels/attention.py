@@ -30,8 +30,8 @@ FLEX_OPERATOR = (
 )  # fmt: skip
 #: Where the exceptions of torch.compile are defined, and those of Triton.
 COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
-#: The errors for which "auto" has given FlexAttention up in this process: none, or one.
-_given_up: list[str] = []
+#: What "auto" knows of FlexAttention in this process: "untried", "in use", or "given up".
+_flex_state = "untried"
 
 
 def sink_attention(
@@ -63,14 +63,27 @@ def sink_attention(
     """
     _check_shapes(q, k, v, sinks, mask)
     if backend == "auto":
-        chosen = choose_backend(q, mask)
-        try:
-            return _attend(q, k, v, sinks, mask, scale, chosen, return_lse)
-        except Exception as error:
-            if chosen != "flex" or not give_up_flex(error):
-                raise
-        backend = "sdpa"
+        backend = choose_backend(q, mask)
+        if backend == "flex":
+            return _attend_with_flex_or_sdpa(q, k, v, sinks, mask, scale, return_lse)
     return _attend(q, k, v, sinks, mask, scale, backend, return_lse)
+
+
+def _attend_with_flex_or_sdpa(q, k, v, sinks, mask, scale, return_lse):
+    """`sink_attention` with flex, or with sdpa where flex cannot be compiled.
+
+    With gradients the error is raised instead. Layers that have run already may be checkpointed, and the backward pass
+    must compute them again in the same way: whoever runs both passes calls `give_up_flex` and begins anew.
+    """
+    global _flex_state
+    if _flex_state == "untried":
+        _flex_state = "in use"
+    try:
+        return _attend(q, k, v, sinks, mask, scale, "flex", return_lse)
+    except Exception as error:
+        if torch.is_grad_enabled() or not give_up_flex(error):
+            raise
+    return _attend(q, k, v, sinks, mask, scale, "sdpa", return_lse)
 
 
 def _attend(q, k, v, sinks, mask, scale, backend, return_lse):
@@ -98,7 +111,7 @@ def choose_backend(q: Tensor, mask: AttentionMask) -> str:
     """
     if mask.q_len == 1 or q.dtype == torch.float64:
         return "eager"
-    if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0) and not _given_up:
+    if q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0) and _flex_state != "given up":
         return "flex"
     return "sdpa"
 
@@ -106,13 +119,14 @@ def choose_backend(q: Tensor, mask: AttentionMask) -> str:
 def give_up_flex(error: BaseException) -> bool:
     """Let "auto" choose sdpa from here on if this error says that FlexAttention cannot be compiled here, and warn.
 
-    Returns False for another error, and where flex had been given up before. A kernel of the backward pass may be
-    compiled when the forward pass has long returned: whoever runs that pass asks here, and then runs both again.
+    Returns False for any other error, and unless "auto" has chosen flex before. The kernel of a backward pass may be
+    compiled when the forward pass has long returned: whoever runs that pass calls this, and then runs both again.
     """
-    if _given_up or not _is_of_a_compiler(error):
+    global _flex_state
+    if _flex_state != "in use" or not _is_of_a_compiler(error):
         return False
+    _flex_state = "given up"
     reason = str(error).strip().partition("\n")[0]
-    _given_up.append(reason)
     warnings.warn(
         f"FlexAttention cannot be compiled here ({reason}): attention runs on PyTorch's fused kernels from here on, "
         "which gives the same results and takes more memory.",
@@ -122,13 +136,16 @@ def give_up_flex(error: BaseException) -> bool:
 
 
 def _is_of_a_compiler(error: BaseException) -> bool:
-    """Tell whether an exception, or one that led to it, is defined by torch.compile or Triton."""
+    """Tell whether torch.compile or Triton raised an exception, or one that led to it, and not for want of memory."""
     cause = error
+    is_compilers = False
     while cause is not None:
+        if isinstance(cause, torch.OutOfMemoryError) or "out of memory" in str(cause):
+            return False
         if any(kind.__module__.startswith(COMPILERS) for kind in type(cause).__mro__):
-            return True
+            is_compilers = True
         cause = cause.__cause__ or cause.__context__
-    return False
+    return is_compilers
 
 
 def _check_shapes(q, k, v, sinks, mask):

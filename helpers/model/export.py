@@ -37,7 +37,7 @@ def export_adapter(model: PeftModel, folder: str | Path) -> None:
         target_modules=sorted(modules), target_parameters=parameters, inference_mode=True,
         base_model_name_or_path=model.get_base_model().config._name_or_path,
     )  # fmt: skip
-    ours_by_name = get_peft_model_state_dict(model, adapter_name=model.active_adapter)
+    ours_by_name = get_peft_model_state_dict(model, adapter_name=model.active_adapter, save_embedding_layers=False)
     stock_by_name = dict(_stock(name, tensor.cpu()) for name, tensor in ours_by_name.items())
     with whole_folder(folder) as part:
         save_file(stock_by_name, part / "adapter_model.safetensors")

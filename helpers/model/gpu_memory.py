@@ -2,16 +2,17 @@
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
-from helpers.runtime import GIB
+from helpers.runtime import GIB, UserError, first_line
 
-#: Steps of decoding are captured for the longest cache, and for half of it from so many tokens on.
-LEAST_CAPTURED_LENGTH = 1024
+#: The fewest tokens of the cache that a step of decoding is captured for, unless the cache has fewer.
+LEAST_CAPTURED_LENGTH = 2048
 
 #: What is taken besides tensors. The numbers of things are counted on a fake GPU (tests/fake_gpu), for gpt-oss-20b with
-#: an adapter. The bytes of one thing are estimates from public reports, until `make try-gpu` has measured a T4.
+#: an adapter. The bytes of one thing are estimates, inferred from public reports until `make try-gpu` measures a T4.
 CONTEXT_BYTES = 0.14 * GIB  # a T4 has 14.56 GiB, and 14.42 are free in a new process
 MODULES = 200  # kernels that are loaded when they are first launched, Triton's and PyTorch's, each for its dtypes
 MODULE_BYTES = 2**19  # all together 0.05 to 0.1 GiB
@@ -22,9 +23,34 @@ STREAMS = 2  # PyTorch's own, and the one that captures: cuBLAS has a workspace 
 WORKSPACE_BYTES = 32 * 2**20  # 8 MiB that hold a page of 20 on a T4, 32 MiB on Hopper
 #: Share of the tensors' bytes that the allocator loses by rounding, and by gaps that fit nothing.
 ROUNDING = 0.01
-#: How errors say that memory is lacking where they are no `torch.OutOfMemoryError`. Triton and CUDA's runtime raise
-#: RuntimeError for a module or a graph that they cannot load, and cuBLAS names its status for a handle or a workspace.
-OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
+#: What is kept free, as these are estimates.
+MARGIN_BYTES = 0.1 * GIB
+#: Bytes outside PyTorch, each time that `driver_bytes` was asked for them.
+_outside_pytorch: list[int] = []
+#: How errors say that memory is lacking where they are no `torch.OutOfMemoryError`: those of CUDA, of Triton for a
+#: kernel that it loads, of NVRTC, and of cuBLAS and its relatives for a workspace or a handle.
+OUT_OF_MEMORY = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "Triton Error [CUDA]: out of memory",
+    "ERROR_OUT_OF_MEMORY",
+    "STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate",
+)
+
+
+class OutOfMemory(UserError):
+    """The end of what can be done about a lack of GPU memory.
+
+    what_for: what there is no memory left for. reason: what the error said.
+    """
+
+    def __init__(self, reason: str, what_for: str = ""):
+        super().__init__(
+            f"The GPU has no memory left{what_for} ({reason}): restart the kernel and run this again. If it ends like "
+            "this once more, lower max_prompt_length, or max_completion_length in a new run folder."
+        )
 
 
 def bytes_besides_tensors(layers: int, batch: int, length: int, tensor_bytes: float) -> dict[str, float]:
@@ -41,28 +67,33 @@ def bytes_besides_tensors(layers: int, batch: int, length: int, tensor_bytes: fl
         "CUDA graphs": graphs * nodes * NODE_BYTES,
         "cuBLAS workspaces": STREAMS * WORKSPACE_BYTES,
         "rounding": ROUNDING * tensor_bytes,
+        "margin": MARGIN_BYTES,
     }
 
 
 def captured_rows(batch: int) -> list[int]:
     """The numbers of rows that a step of decoding is captured for on a GPU, ascending: all, half, and a quarter.
 
-    Each is a graph, which takes memory of the driver. A rollout on a T4 takes 1 to 6 % longer with these three than
-    with all powers of two (projected from the step's times in `tests/fake_gpu/projection.py`, for 8 to 32 rows).
+    Each is a graph, which takes memory of the driver. With fewer rows than a quarter the step decodes a quarter.
     """
     return sorted({-(-batch // 4), -(-batch // 2), batch})
 
 
 def captured_lengths(length: int) -> list[int]:
-    """The lengths of the cache that a step of decoding is captured for on a GPU, ascending."""
-    half = length // 2
-    return [half, length] if half >= LEAST_CAPTURED_LENGTH else [length]
+    """The lengths of the cache that a step of decoding is captured for on a GPU, ascending.
+
+    The longest, half of it, and so on, as long as that is at least `LEAST_CAPTURED_LENGTH`.
+    """
+    lengths = [length]
+    while lengths[0] // 2 >= LEAST_CAPTURED_LENGTH:
+        lengths.insert(0, lengths[0] // 2)
+    return lengths
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether memory was lacking: by this error, or by the one that led to it."""
     for cause in _causes(error):
-        if isinstance(cause, torch.OutOfMemoryError):
+        if isinstance(cause, (torch.OutOfMemoryError, OutOfMemory)):
             return True
         if isinstance(cause, RuntimeError) and any(words in str(cause) for words in OUT_OF_MEMORY):
             return True
@@ -70,10 +101,21 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that it was raised from, or in the handling of."""
+    """Yield an error and those that it was raised from, or in the handling of, unless they are suppressed."""
     while error is not None:
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """Raise OutOfMemory in place of the errors with which PyTorch, CUDA and Triton say that memory is lacking."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(first_line(error)) from error
 
 
 def release_memory() -> None:
@@ -82,8 +124,7 @@ def release_memory() -> None:
     Call it outside of the `except` block: the error's traceback refers to the tensors of the calls that failed.
     """
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()  # does nothing without a GPU
 
 
 def free_gpu_bytes() -> int:
@@ -91,6 +132,14 @@ def free_gpu_bytes() -> int:
     free, _ = torch.cuda.mem_get_info()
     reusable = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()  # held by PyTorch, for no tensor
     return free + reusable
+
+
+def driver_bytes() -> float:
+    """Estimate what the driver has taken for this process: the context, and since the first call what came on top."""
+    free, total = torch.cuda.mem_get_info()
+    outside_pytorch = total - free - torch.cuda.memory_reserved()
+    _outside_pytorch.append(outside_pytorch)
+    return CONTEXT_BYTES + max(0, outside_pytorch - _outside_pytorch[0])
 
 
 def leave_to_driver(size: float) -> None:

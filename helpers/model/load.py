@@ -26,7 +26,7 @@ from helpers.model.files import (
     read_tensors,
     read_tokenizer,
 )
-from helpers.model.gpu_memory import leave_to_driver
+from helpers.model.gpu_memory import leave_to_driver, memory_errors_explained
 from helpers.model.host_embedding import HostEmbedding, gpu_reads_host
 from helpers.model.layers import Embedding, FrozenLinear, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
@@ -43,6 +43,7 @@ MATRIX_NAMES = ("_proj.weight", "embed_tokens.weight", "lm_head.weight", *MATRIC
 FP16_SCALE = 140
 
 
+@memory_errors_explained()
 def load_model(
     path: str | Path | None = None,
     *,

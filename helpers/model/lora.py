@@ -15,6 +15,7 @@ from torch import nn
 from helpers.kernels.experts import Recomputing
 from helpers.model.attention import check_attention
 from helpers.model.experts import LoraExperts, PackedExperts
+from helpers.model.gpu_memory import is_out_of_memory
 from helpers.model.pieces import PIECE_BYTES
 from helpers.runtime import UserError, first_line, recover_folder
 
@@ -112,6 +113,8 @@ def load_adapter(model: nn.Module, folder: str | Path) -> PeftModel:
     except ImportError as error:
         raise UserError(_refused_package(error)) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
+        if is_out_of_memory(error):
+            raise
         raise UserError(
             f"The adapter in {folder} cannot be put on this model ({type(error).__name__}): it is damaged, or was "
             "trained on another model or profile; use another RUN_DIR, or train it again."

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
+from helpers.kernels.sdpa_sinks import EXTRA
 from helpers.model.files import read_config
-from helpers.model.gpu_memory import CONTEXT_BYTES, bytes_besides_tensors, free_gpu_bytes
+from helpers.model.gpu_memory import bytes_besides_tensors, driver_bytes, free_gpu_bytes
 from helpers.model.pieces import PIECE_BYTES
 from helpers.profiles import Profile, named_profile
 from helpers.runtime import GIB, UserError
@@ -405,8 +406,13 @@ def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) 
     sliding_length = min(length, config.sliding_window)
     rows = batch + 1  # one more for a prompt, see `RolloutCache`
 
-    # some twelve hidden-sized fp32 tensors of the tokens that are prefilled together
-    prefill = 12 * PREFILL_TOKENS * config.hidden_size * 4
+    # of the tokens that are prefilled together, some twelve hidden-sized fp32 tensors in the experts
+    hidden_sized = PREFILL_TOKENS * config.hidden_size * 4
+    in_experts = 12 * hidden_sized
+    # or some four in attention, and all keys and values: as they are cached, and repeated for each head of a query
+    repeated = 2 * heads * (config.head_dim + EXTRA) * BYTES[profile.dtype]
+    masks = PREFILL_TOKENS * (1 + 1 + BYTES[profile.dtype])  # of a key: with and without the sink's, and as a bias
+    in_attention = 4 * hidden_sized + length * (cached_of_a_token + repeated + masks)
     # in fp32, over all heads: bias, scores, their softmax and its rounded copy
     scores = 4 * batch * length * heads * 4
     # logits in fp32, probabilities and their sums in fp64
@@ -414,7 +420,7 @@ def _rollout(profile: Profile, config: "GptOssConfig", batch: int, length: int) 
     return {
         "KV cache, full layers": full_layers * cached_of_a_token * (1 + length) * rows,
         "KV cache, sliding layers": sliding_layers * cached_of_a_token * (1 + sliding_length) * rows,
-        "prefill": prefill,
+        "prefill": max(in_experts, in_attention),
         "a step of decoding": scores + over_vocabulary,
     }
 
@@ -439,6 +445,8 @@ def _update(profile: Profile, config: "GptOssConfig", length: int) -> dict[str, 
     # the low-rank part of every token and expert, and its gradient
     low_rank = rows * config.num_local_experts * profile.lora_r * 4 * 2
     one_layer += low_rank
+    # the gradients of a layer's adapter, before they are added to those of earlier micro-batches
+    one_layer += sum(_adapter_sizes(profile, config)) // layers * 4
 
     layers_at_once = 1 if profile.device == "cuda" else layers  # on a GPU the layers are checkpointed
 
@@ -467,7 +475,7 @@ def released_config(size: str) -> "GptOssConfig":
 
 
 def _available(profile: Profile) -> float | None:
-    """Bytes of the card that this process may take, its context included; None on the CPU.
+    """Bytes of the card that this process may take, with what the driver has taken for it; None on the CPU.
 
     Without a GPU what the profile is made for.
     """
@@ -477,4 +485,4 @@ def _available(profile: Profile) -> float | None:
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
-    return free_gpu_bytes() + CONTEXT_BYTES  # the context is there already
+    return free_gpu_bytes() + driver_bytes()

@@ -7,7 +7,7 @@ operations nor their order depend on a value in a tensor.
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import torch
@@ -70,10 +70,22 @@ class CudaGraphs:
                 # other threads, a display or a loader, may go on using CUDA
                 with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                     step()
+        except BaseException:
+            self._end_allocation()
+            graph.reset()  # now, and not when the error's traceback is gone
+            raise
         finally:
             current.wait_stream(self.stream)
         self.graphs.append(graph)
         return graph.replay
+
+    def _end_allocation(self) -> None:
+        """Tell the allocator that a capture into the pool has ended.
+
+        PyTorch 2.11 does not where the driver has invalidated the capture, and then refuses `empty_cache` for ever.
+        """
+        with suppress(RuntimeError):  # it knows already
+            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), self.pool)
 
     def clear(self) -> None:
         """Drop all graphs, so that their memory is free; what `capture` returned must not be called any more."""

@@ -3,10 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from torch import nn
 
-from helpers.model.gpu_memory import is_out_of_memory, release_memory
+from helpers.model.gpu_memory import OutOfMemory, is_out_of_memory, release_memory
 from helpers.rollout.backends import Backend, Drawn, Request
 from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.backends.transformers import TransformersBackend
@@ -15,8 +17,9 @@ from helpers.rollout.harmony import Harmony
 from helpers.rollout.random_streams import stream_key
 from helpers.rollout.sampling import SamplingParams, check_whole
 from helpers.rollout.weights import problem_with
-from helpers.runtime import UserError
+from helpers.runtime import UserError, first_line
 
+Result = TypeVar("Result")
 BACKENDS = ("auto", "captured", "transformers")
 
 
@@ -49,6 +52,7 @@ class RolloutEngine:
         self.max_length = max_length
         self.chat_template_kwargs = chat_template_kwargs or {}
         self.backend = _make_backend(backend, model, tokenizer, max_batch_size, max_length, record_experts)
+        self.shortages = 0  # errors for want of memory so far
 
     def generate(
         self,
@@ -79,26 +83,29 @@ class RolloutEngine:
         """Yield `(place in the list that generate would return, completion)` as they finish; arguments as there.
 
         A later call ends an iterator that was not read to its end. Where the GPU has no memory, what can be freed is
-        freed, and what was not finished is drawn again: at first in the same way, then with less at a time, as
-        `Backend.use_less_memory` says.
+        freed, and what was not finished is drawn again: the first time in the same way, then with less at a time, as
+        the backend's `use_less_memory` says.
         """
         requests = self._requests(prompts, params, num_generations)
         stop_ids = [*self.harmony.stop_ids, *params.stop_token_ids]
-        shortage = MemoryShortage(self.backend)
-        drawn = self._begin(requests, params, stop_ids, shortage)
-        return self._completions(requests, params, stop_ids, drawn, shortage)
+        self._retry_with_less_memory(self.backend.sync)
+        drawn = self._draw(requests, params, stop_ids)
+        return self._completions(requests, params, stop_ids, drawn)
 
-    def _begin(
-        self, requests: Sequence[Request], params: SamplingParams, stop_ids: list[int], shortage: "MemoryShortage"
+    def _draw(
+        self, requests: Sequence[Request], params: SamplingParams, stop_ids: list[int]
     ) -> Iterator[tuple[int, Drawn]]:
-        """Let the backend begin; return the iterator over what it draws."""
+        """Let the backend begin, with the weights of its last `sync`."""
+        return self._retry_with_less_memory(partial(self.backend.generate, requests, params, stop_ids))
+
+    def _retry_with_less_memory(self, call: Callable[[], Result]) -> Result:
+        """Return what `call` returns. Where the GPU has no memory for it, make room and call it again."""
         while True:
             try:
-                self.backend.sync()
-                return self.backend.generate(requests, params, stop_ids)
+                return call()
             except RuntimeError as error:
-                shortage.note(error)
-            shortage.make_room()
+                reason = self._note_shortage(error)
+            self._make_room(reason)
 
     def _completions(
         self,
@@ -106,7 +113,6 @@ class RolloutEngine:
         params: SamplingParams,
         stop_ids: list[int],
         drawn: Iterator[tuple[int, Drawn]],
-        shortage: "MemoryShortage",
     ) -> Iterator[tuple[int, Completion]]:
         unfinished = list(range(len(requests)))
         while unfinished:
@@ -118,9 +124,33 @@ class RolloutEngine:
                     yield number, self._completion(requests[number].prompt_ids, tokens, stop_ids)
                 return
             except RuntimeError as error:
-                shortage.note(error)
-            shortage.make_room()
-            drawn = self._begin([requests[number] for number in unfinished], params, stop_ids, shortage)
+                reason = self._note_shortage(error)
+            self._make_room(reason)
+            drawn = self._draw([requests[number] for number in unfinished], params, stop_ids)
+
+    def _note_shortage(self, error: RuntimeError) -> str:
+        """Count an error for want of memory, and return what it says.
+
+        Raises any other error again, and all errors of a backend that cannot take less memory.
+        """
+        if not is_out_of_memory(error) or not hasattr(self.backend, "use_less_memory"):
+            raise error
+        self.shortages += 1
+        return first_line(error)
+
+    def _make_room(self, reason: str) -> None:
+        """Free what can be freed, and from the engine's second shortage on let the backend take less; say which.
+
+        Call it when the error is gone, since its traceback refers to tensors. Raises OutOfMemory, with what the error
+        said, if the backend can take no less.
+        """
+        change = "what can be freed is freed, and the rest is drawn again"
+        if self.shortages > 1:
+            change = self.backend.use_less_memory()
+            if change is None:
+                raise OutOfMemory(reason, " to draw a single completion")
+        print(f"The GPU had no memory left for the rollout: {change}.")
+        release_memory()
 
     def prompt_length(self, prompt: str | list[dict]) -> int:
         """Return the tokens of a prompt as it will be rendered."""
@@ -167,36 +197,6 @@ class RolloutEngine:
             )
         text, thinking, _ = self.harmony.parse(token_ids[:-1] if stops else token_ids)
         return Completion(prompt_ids, token_ids, logprobs, text, thinking, "stop" if stops else "length", experts)
-
-
-class MemoryShortage:
-    """The errors of one rollout for want of memory, and what is done about them."""
-
-    def __init__(self, backend: Backend):
-        self.backend = backend
-        self.errors = 0
-
-    def note(self, error: RuntimeError) -> None:
-        """Count an error for want of memory. Raises any other again, and all of a backend that cannot take less."""
-        if not is_out_of_memory(error) or not hasattr(self.backend, "use_less_memory"):
-            raise error
-        self.errors += 1
-
-    def make_room(self) -> None:
-        """Free what can be freed, and from the second error on let the backend take less.
-
-        Call it when the error is gone, since its traceback refers to tensors. Raises UserError if the backend can take
-        no less.
-        """
-        if self.errors > 1:
-            change = self.backend.use_less_memory()
-            if change is None:
-                raise UserError(
-                    "The GPU has no memory left to draw a single completion: restart the kernel, and lower "
-                    "max_completion_length or max_prompt_length."
-                )
-            print(f"The GPU has no memory left for the rollout: {change}.")
-        release_memory()
 
 
 def _is_list_of_prompts(prompts) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.runtime import ROOT
 
-#: Seconds for a report: no test may depend on a quiet machine.
+#: Seconds for a report, for which the tests that ask for it may have to wait: no test may depend on a quiet machine.
 REPORT_S = 3000
 
 

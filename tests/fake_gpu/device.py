@@ -345,6 +345,9 @@ def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
     cuda.graph_pool_handle = driver.new_pool
     cuda.CUDAGraph = driver.new_graph
     cuda.graph = lambda graph, pool=None, stream=None, **_: gpu.capturing(graph, pool, stream)
+    cuda.empty_cache = driver.empty_cache
+    cuda.current_device = lambda: 0
+    torch._C._cuda_endAllocateToPool = driver.end_allocation
     cuda.memory_reserved = lambda: gpu.live + gpu.pool
     cuda.mem_get_info = lambda: (CARD_BYTES - gpu.live - gpu.pool, CARD_BYTES)
     cuda.set_per_process_memory_fraction = lambda fraction: setattr(gpu, "memory_fraction", fraction)

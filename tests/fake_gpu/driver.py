@@ -31,7 +31,7 @@ class FakeStream:
 
 @dataclass(eq=False)
 class Captured:
-    """What the driver knows of a graph.
+    """What the driver knows of a graph, whether or not its capture succeeded.
 
     kernels: names of those it repeats. is_dangling: a graph of the same stream has ended since, and with it the
     workspaces that this one goes on using, as newer versions of PyTorch have it.
@@ -75,6 +75,8 @@ class Driver:
         captures: how many graphs were ever captured; most_graphs: how many were alive at once, at most.
         pools: pool -> bytes that its graphs keep.
         spent_pools: those that have ended with the last of their graphs.
+        unfinished_pools: those that a capture is allocating into. One that fails is taken to have been invalidated by
+            the driver: then PyTorch 2.11 does not notice its end.
         on_replay: called at every replay, with the graph; a test plants its faults here.
     """
 
@@ -90,6 +92,7 @@ class Driver:
         self.most_graphs = 0
         self.pools: dict[int, int] = {}
         self.spent_pools: set[int] = set()
+        self.unfinished_pools: set[int | None] = set()
         self.on_replay: Callable[[Captured], None] = lambda graph: None
         self._asked = 0
         self._pools_given = 0
@@ -135,14 +138,18 @@ class Driver:
             if kernel in PRODUCTS and self.current not in self.workspaces:
                 self._problem(f"cuBLAS takes a workspace during a capture: {kernel} did not run on {self.current.name}")
             return
+        self._queue()
+        self.loaded.add(form)
+        if kernel in PRODUCTS:
+            self.workspaces.add(self.current)
+
+    def _queue(self) -> None:
+        """Put a kernel, or a graph, on the current stream: everything here depends on what was launched before."""
         for stream in (self.main, *self.streams):
             if stream is not self.current and stream.kernels > self.current.seen.get(stream, 0):
                 self._problem(f"{self.current.name} did not wait for {stream.name}")
                 self.current.wait_stream(stream)
         self.current.kernels += 1
-        self.loaded.add(form)
-        if kernel in PRODUCTS:
-            self.workspaces.add(self.current)
 
     @contextmanager
     def capturing(self, graph: FakeGraph, pool: int | None, stream: FakeStream | None) -> Iterator[None]:
@@ -153,16 +160,28 @@ class Driver:
             self._problem("a capture into a pool whose graphs have all ended")
         if any(other.pool != pool and other.stream is stream for other in self.graphs):
             self._problem("a capture beside graphs of the same stream with another pool")
-        self._capture = Captured(pool, stream or self.current)
+        self._capture = graph.captured = Captured(pool, stream or self.current)
+        self.graphs.add(graph.captured)
+        self.unfinished_pools.add(pool)
         try:
             with self.on_stream(self._capture.stream):
                 yield
-            graph.captured = self._capture
+            self.unfinished_pools.discard(pool)
         finally:
             self._capture = None
-        self.graphs.add(graph.captured)
         self.captures += 1
         self.most_graphs = max(self.most_graphs, len(self.graphs))
+
+    def end_allocation(self, device: int, pool: int) -> None:
+        """Stand in for `torch._C._cuda_endAllocateToPool`."""
+        if pool not in self.unfinished_pools:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self.unfinished_pools.discard(pool)
+
+    def empty_cache(self) -> None:
+        """Stand in for `torch.cuda.empty_cache`, which newer versions of PyTorch refuse during a capture."""
+        if self.unfinished_pools:
+            self._problem("the cache is emptied while the allocator takes a failed capture to go on")
 
     def keep(self, graph: FakeGraph, size: int) -> None:
         """Note the bytes that a graph needs in its pool, where those of other graphs serve it, too."""
@@ -176,6 +195,7 @@ class Driver:
             return
         if graph.is_dangling:
             self._problem("a replay of a graph whose workspace was freed when another graph ended")
+        self._queue()
         self.on_replay(graph)
 
     def end(self, graph: Captured) -> None:

@@ -144,6 +144,7 @@ class Run:
                 "peak_GiB": record.peak / GIB,
                 "after_GiB": (gpu.live + gpu.pool) / GIB,
                 "kernels": len(record.kernels),
+                "kernel_forms": len(gpu.driver.loaded),
                 "waits": record.waits.total(),
                 "waits_at": dict(record.waits),
                 "problems": dict(record.problems),

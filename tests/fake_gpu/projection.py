@@ -13,14 +13,17 @@ from dataclasses import dataclass
 
 from helpers.display import text_table
 from helpers.kernels.mxfp4_triton import Tiling
-from helpers.model.memory import MXFP4_BYTES, parameter_counts, released_config
+from helpers.model.gpu_memory import captured_lengths
+from helpers.model.memory import MXFP4_BYTES, parameter_counts, released_config, rollout_length
+from helpers.rollout.schedule import smallest
 from helpers.runtime import ROOT
 from tests.kernels.test_aot import MOST_INSTRUCTIONS
 
 TABLE = ROOT / "tests/fake_gpu/results/path-20b.json"
-#: Tokens of a prompt and of each completion, and of the text that a decoding step looks at in the middle of a rollout.
+#: Tokens of a prompt and of each completion.
 PROMPT, COMPLETION = 150, 768
-MIDDLE = PROMPT + COMPLETION // 2
+#: Tokens of the cache that a decoding step looks at in the middle of a rollout.
+LOOKED_AT = smallest(captured_lengths(rollout_length(COMPLETION)), PROMPT + COMPLETION // 2)
 #: Seconds of a step for rewards, records and the share of a checkpoint.
 BESIDE = 5.0
 #: Instructions a byte where tensor cores multiply, as compiled for sm_90.
@@ -73,7 +76,7 @@ def decoding_step(name: str, batch: int, kernels: int) -> float:
     of_a_byte = TENSOR_CORE_INSTRUCTIONS if tiling.dot else MOST_INSTRUCTIONS[tiling.tokens]
     computing = packed * of_a_byte / card.instructions
     keys = 2 * config.num_key_value_heads * config.head_dim * 2  # bytes of a token in a layer
-    cache = batch * 12 * keys * (MIDDLE + min(MIDDLE, config.sliding_window))
+    cache = batch * 12 * keys * (LOOKED_AT + min(LOOKED_AT, config.sliding_window))
     dense = 2 * (counts["attention"] + counts["head"]) + 4 * counts["small"]
     return max(reading, computing) + (dense + cache) / card.bandwidth + kernels * card.gap
 

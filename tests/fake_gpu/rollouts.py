@@ -16,7 +16,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from unittest.mock import patch
 
@@ -29,7 +29,7 @@ from helpers import RolloutEngine, SamplingParams, UserError, evaluate, get_task
 from helpers.evaluation import SWEEPS
 from helpers.kernels import linear
 from helpers.model.files import read_tokenizer
-from helpers.model.gpu_memory import captured_lengths, captured_rows
+from helpers.model.gpu_memory import captured_lengths, captured_rows, release_memory
 from helpers.model.memory import largest_batch, rollout_length
 from helpers.profiles import PROFILES
 from helpers.rollout.backends import captured
@@ -179,6 +179,32 @@ def waits_for_nothing(wait_stream: Callable) -> Callable:
     return lambda stream, other: None
 
 
+def copies_of_params(first: Callable) -> Callable:
+    """Give a bucket settings of its own: a captured step would go on with the first temperature for ever."""
+
+    def faulty(rows, count):
+        view = first(rows, count)
+        copies = type(view.params)(*(tensor.clone() for tensor in view.params))
+        return replace(view, params=copies)
+
+    return faulty
+
+
+def replays_beside(capture: Callable) -> Callable:
+    """Replay on the stream of the capture, for which nobody waits."""
+
+    def faulty(graphs, step, rows):
+        replay = capture(graphs, step, rows)
+
+        def on_the_other_stream():
+            with torch.cuda.stream(graphs.stream):
+                replay()
+
+        return on_the_other_stream
+
+    return faulty
+
+
 def copies_of_rows(first: Callable) -> Callable:
     """Give a bucket rows of its own: what a step draws there, nobody reads."""
 
@@ -223,14 +249,12 @@ FAULTS = {
     "no-warm-up": (CudaGraphs, "capture", without_warm_up),
     "pool-each": (CudaGraphs, "capture", with_a_pool_each),
     "copies": (Rows, "first", copies_of_rows),
+    "copied-params": (Rows, "first", copies_of_params),
     "two-dtypes": (linear, "wide_mm", of_two_dtypes),
     "one-stream": (CudaGraphs, "__init__", shares_a_stream),
     "one-pool": (torch.cuda, "graph_pool_handle", gives_one_pool),
-    "no-wait": (
-        FakeStream,
-        "wait_stream",
-        waits_for_nothing,
-    ),  # last, as streams that did not wait are noted later, too
+    "replay-beside": (CudaGraphs, "capture", replays_beside),
+    "no-wait": (FakeStream, "wait_stream", waits_for_nothing),
 }
 
 
@@ -288,6 +312,18 @@ class Shortage:
         return checked
 
 
+def failing_capture(capturing: Callable, shortage: Shortage) -> Callable:
+    """`Gpu.capturing` that fails when all is captured."""
+
+    @contextlib.contextmanager
+    def failing(*arguments):
+        with capturing(*arguments):
+            yield
+            shortage.check()
+
+    return failing
+
+
 #: Place -> the error that is raised there, by its kind and text: PyTorch's, the CUDA runtime's, or Triton's.
 ERRORS = {
     "capture": (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate 64 MiB."),
@@ -313,7 +349,7 @@ def run_short_of_memory(notebooks: Notebooks, place: str, times: int) -> dict:
     shortage = Shortage(partial(kind, text), times, after=1 if place == "replay" else 0)
     engine = notebooks.engine(COUNT)
     patches = {
-        "capture": lambda: patch.object(gpu, "capturing", shortage.before(gpu.capturing)),
+        "capture": lambda: patch.object(gpu, "capturing", failing_capture(gpu.capturing, shortage)),
         "replay": lambda: patch.object(gpu.driver, "on_replay", lambda graph: shortage.check()),
         "prefill": lambda: patch.object(captured, "prefill", shortage.before(captured.prefill)),
         "buffers": lambda: patch.object(captured, "RolloutCache", shortage.before(captured.RolloutCache)),
@@ -340,6 +376,42 @@ def run_short_of_memory(notebooks: Notebooks, place: str, times: int) -> dict:
         "said": said.getvalue().splitlines(),
         "ended": ended,
         "after": {"rows": backend.max_batch_size, "captures": backend._is_capturable},
+        "problems": dict(record.problems),
+    }
+
+
+#: How a capture fails that is not for want of memory.
+BROKEN_CAPTURES = {
+    "invalidated": RuntimeError("CUDA error: operation failed due to a previous error during capture"),
+    "interrupt": KeyboardInterrupt(),
+    "compiler": TypeError("unsupported operand"),
+}
+
+
+def run_with_broken_capture(notebooks: Notebooks, name: str) -> dict:
+    """Draw while the second capture fails, and then draw again; return what came of it.
+
+    again: completions of the second rollout. warned: what the user was told. captures: whether steps still are.
+    """
+    gpu = notebooks.gpu
+    params = SamplingParams(FEW_TOKENS)
+    broken = Shortage(lambda: BROKEN_CAPTURES[name], times=1, after=1)
+    engine = notebooks.engine(COUNT)
+    stopped = None
+    with gpu.recording() as record, made_up_lengths(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        with patch.object(gpu, "capturing", failing_capture(gpu.capturing, broken)):
+            try:
+                engine.generate(SHORT_PROMPT, params, COUNT)
+            except BaseException as error:
+                stopped = repr(error)
+        again = engine.generate(SHORT_PROMPT, params, COUNT)
+        release_memory()
+    return {
+        "stopped": stopped,
+        "again": len(again),
+        "warned": [str(one.message) for one in caught if "captured" in str(one.message)],
+        "captures": engine.backend._is_capturable,
         "problems": dict(record.problems),
     }
 
@@ -373,11 +445,13 @@ def main() -> None:
         report["rows"] = captured_rows(PROFILE.generation_batch_size)
         report["lengths"] = captured_lengths(LENGTH)
         report["sound"] = run_with_fault(notebooks, None)
-        report["faults"] = {fault: run_with_fault(notebooks, fault) for fault in options.fault}
+        report["broken_captures"] = {name: run_with_broken_capture(notebooks, name) for name in BROKEN_CAPTURES}
         report["endless"] = run_an_endless_row(notebooks)
         report["short_of_memory"] = []
         if options.short_of_memory:
             report["short_of_memory"] = [run_short_of_memory(notebooks, *shortage) for shortage in SHORTAGES]
+        # last, as streams that did not wait are noted later, too
+        report["faults"] = {fault: run_with_fault(notebooks, fault) for fault in options.fault}
     print(json.dumps(report))
 
 

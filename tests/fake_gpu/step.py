@@ -32,9 +32,8 @@ from helpers.rollout.decoder import Rows, decode_step
 from helpers.rollout.weights import DecoderWeights, base_model, read_weights
 from tests.fake_gpu.operations import storage_of
 
-#: Tokens of a prompt and a completion together, and how many of them the steps look at.
+#: Tokens of a prompt and a completion together, all of which the steps look at.
 MAX_LENGTH = 1280
-LENGTH = 512
 STEPS = 3
 
 
@@ -55,13 +54,25 @@ def fake_model(layers: int) -> nn.Module:
 
 def separate_fields(backend: CapturedBackend) -> set[str]:
     """Names of the fields of a bucket's rows that are no views of the backend's: what is drawn there, nobody reads."""
+    own = _tensors_by_name(backend.rows)
     separate = set()
     for view in backend._views.values():
-        for field in fields(view):
-            value = getattr(view, field.name)
-            if isinstance(value, torch.Tensor) and storage_of(value) != storage_of(getattr(backend.rows, field.name)):
-                separate.add(field.name)
+        for name, tensor in _tensors_by_name(view).items():
+            if storage_of(tensor) != storage_of(own[name]):
+                separate.add(name)
     return separate
+
+
+def _tensors_by_name(rows: Rows) -> dict[str, torch.Tensor]:
+    """The tensors of the fields, and of the named tuples among them."""
+    found = {}
+    for field in fields(rows):
+        value = getattr(rows, field.name)
+        named = value._asdict() if hasattr(value, "_asdict") else {"": value}
+        for name, part in named.items():
+            if isinstance(part, torch.Tensor):
+                found[f"{field.name} {name}".strip()] = part
+    return found
 
 
 class Case:
@@ -103,7 +114,7 @@ class Case:
     def step(self, layers: int | None = None) -> None:
         """Run one step, with the first layers only if asked."""
         weights = replace(self.weights, layers=self.weights.layers[:layers])
-        decode_step(weights, self.cache, self.view, LENGTH, self.trims, self.workspace)
+        decode_step(weights, self.cache, self.view, MAX_LENGTH, self.trims, self.workspace)
 
     @torch.inference_mode()
     def begin_row(self, number: int) -> None:

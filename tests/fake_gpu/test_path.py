@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from helpers import memory_plan
+from helpers.model.gpu_memory import MODULES
 from helpers.model.memory import released_config
 from helpers.profiles import PROFILES
 from helpers.runtime import GIB, ROOT
@@ -118,6 +119,11 @@ def test_an_update_takes_a_third_of_the_launches(report, table):
         if row["phase"] == "forward and backward":
             a_micro_batch = row["kernels"] / row["completions"] * row["micro_batch"]
             assert a_micro_batch <= MICRO_BATCH_BEFORE / 3 * row["layers"] / ALL_LAYERS + 300, row["batch"]
+
+
+def test_the_plan_counts_the_kernels_that_are_loaded(report, table):
+    """The driver takes memory for each when it first runs, and the plan has a number of them."""
+    assert 150 < max(row["kernel_forms"] for row in [*table, *report["rows"]]) <= MODULES
 
 
 def test_a_decoding_step_takes_few_launches(report, table):

@@ -22,6 +22,7 @@ from helpers.rollout.decoder import Rows, decode_step
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.weights import read_weights
 from helpers.runtime import GIB
+from tests.fake_gpu.conftest import REPORT_S
 from tests.fake_gpu.operations import Recorder, describe, storage_of, tensors_in
 
 BATCHES = (1, 2, 4, 8, 32)
@@ -47,6 +48,7 @@ LENGTH = 192
 needs_fake_gpu = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++ to compile the stand-in for CUDA"),
     pytest.mark.skipif(torch.backends.cuda.is_built(), reason="stands in for CUDA, which this PyTorch has"),
+    pytest.mark.timeout(2 * REPORT_S),
 ]
 
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 from torch._inductor.exc import InductorError
+from triton.runtime.errors import OutOfResources
 
 from helpers import MatmulTask, UserError, load_model, read_metrics, weights_digest
 from helpers.grpo import trainer as trainer_module
 from helpers.grpo.losses import policy_loss
 from helpers.grpo.update import micro_batches
+from helpers.kernels import attention
 from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in, weighted_logprob
 
 
@@ -105,7 +107,8 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
     gradient = torch.cat([weight.grad.flatten() for weight in trainer.weights])
     assert (gradient - wanted).norm() < 1e-5 * wanted.norm()
     assert sizes[0] > 2 and 2 in sizes and set(sizes[-8:]) == {1}
-    assert "tokens at a time from here on" in capsys.readouterr().out
+    first, *others = [line for line in capsys.readouterr().out.splitlines() if line.startswith("The GPU")]
+    assert "it is tried again" in first and all("tokens at most from here on" in line for line in others) and others
     sizes.clear()
     trainer.backward(generation)  # remembers
     assert set(sizes) == {1}
@@ -114,7 +117,7 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(trainer_module, "policy_logprobs", no_memory)
-    with pytest.raises(UserError, match="no memory left for the update of a single completion"):
+    with pytest.raises(UserError, match=r"no memory left to take a single completion through the model \(CUDA out of"):
         trainer.backward(generation)
 
 
@@ -130,6 +133,7 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
     trainer = trainer_in(tmp_path, prompts, beta=0.1)
     generation = trainer.generate(0)
     wanted = gradients(trainer, generation)
+    capsys.readouterr()
     real = trainer_module.policy_logprobs
     calls = []
 
@@ -146,28 +150,65 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
         assert generation.ref_logprobs == known
     else:
         assert torch.equal(gradients(trainer, generation), wanted)
-    assert len(calls) > 2 and trainer.halvings == 0 and "no memory" not in capsys.readouterr().out
+    said = "The GPU had no memory left for a micro-batch: what can be freed is freed, and it is tried again.\n"
+    assert len(calls) > 2 and trainer.halvings == 0 and capsys.readouterr().out == said
 
 
-def test_a_run_that_ends_for_want_of_memory_goes_on(tmp_path, prompts, monkeypatch):
-    """Where nothing smaller can be tried, one sentence, and no step is lost."""
-    whole = trainer_in(tmp_path / "whole", prompts, max_steps=2)
+@pytest.mark.parametrize("place", ["generate", "backward", "clip_gradient", "optimizer"])
+def test_a_run_that_ends_for_want_of_memory_goes_on(tmp_path, prompts, monkeypatch, place):
+    """Where nothing smaller can be tried, one sentence, and no step is lost that was done: checkpoints are rarer."""
+    settings = {"max_steps": 3, "save_steps": 5}
+    whole = trainer_in(tmp_path / "whole", prompts, **settings)
     whole.train()
-    trainer = trainer_in(tmp_path / "run", prompts, max_steps=2)
-    clip_gradient = trainer.clip_gradient
+    trainer = trainer_in(tmp_path / "run", prompts, **settings)
+    owner, name = (trainer.optimizer, "step") if place == "optimizer" else (trainer, place)
+    real = getattr(owner, name)
 
-    def fails_in_the_second():
-        if trainer.state.global_step == 1:
-            raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later.")
-        return clip_gradient()
+    def fails_in_the_third(*arguments):
+        if trainer.state.global_step < 2:
+            return real(*arguments)
+        if place == "optimizer":
+            with torch.no_grad():
+                trainer.weights[0].zero_()  # some are moved, others not
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later.")
 
-    monkeypatch.setattr(trainer, "clip_gradient", fails_in_the_second)
-    with pytest.raises(UserError, match=r"no memory left after step 1 \(CUDA error: out of memory\)") as caught:
+    monkeypatch.setattr(owner, name, fails_in_the_third)
+    with pytest.raises(UserError, match=r"no memory left \(CUDA error: out of memory\): restart .* new run") as caught:
         trainer.train()
     assert "\n" not in str(caught.value)
-    resumed = trainer_in(tmp_path / "run", prompts, max_steps=2)
-    resumed.train(resume_from_checkpoint=True)
+    resumed = trainer_in(tmp_path / "run", prompts, **settings)
+    steps = [step.step for step in resumed.steps(resume_from_checkpoint=True)]
+    assert steps == ([1, 2, 3] if place == "optimizer" else [3])  # half-moved weights are no step's
     assert same(adapter(resumed), adapter(whole))
+
+
+def test_a_checkpoint_is_not_damaged_where_memory_is_lacking(tmp_path, prompts, monkeypatch):
+    """It was moved aside, and the run went on from the one before; or the advice was to delete it."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def no_memory(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("helpers.grpo.checkpoint.torch.load", no_memory)
+        with pytest.raises(UserError, match="no memory left"):
+            trainer_in(tmp_path, prompts, max_steps=2).train(resume_from_checkpoint=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert trainer_in(tmp_path, prompts, max_steps=2).train(resume_from_checkpoint=True).global_step == 2
+
+
+def test_a_dry_run_says_that_memory_is_lacking(tmp_path, prompts, monkeypatch):
+    trainer = trainer_in(tmp_path, prompts)
+    before = adapter(trainer)
+
+    def no_memory():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(trainer.optimizer, "step", no_memory)
+    with pytest.raises(UserError, match="no memory left"):
+        trainer.train(dry_run=True)
+    assert same(adapter(trainer), before)
 
 
 def test_a_backward_pass_that_cannot_be_compiled(tmp_path, prompts, monkeypatch):
@@ -176,22 +217,45 @@ def test_a_backward_pass_that_cannot_be_compiled(tmp_path, prompts, monkeypatch)
     generation = trainer.generate(0)
     wanted = gradients(trainer, generation)
     backward = torch.Tensor.backward
-    given_up = []
-    monkeypatch.setattr("helpers.kernels.attention._given_up", given_up)
+    monkeypatch.setattr(attention, "_flex_state", "in use")
 
     def refused(*arguments):
-        if not given_up:
+        if attention._flex_state != "given up":
             raise InductorError(RuntimeError("out of resource: shared memory"), None)
         return backward(*arguments)
 
     monkeypatch.setattr(torch.Tensor, "backward", refused)
     with pytest.warns(UserWarning, match="FlexAttention cannot be compiled here .*shared memory"):
         found = gradients(trainer, generation)
-    assert torch.equal(found, wanted) and len(given_up) == 1
-    given_up.clear()
-    monkeypatch.setattr("helpers.grpo.trainer.give_up_flex", lambda error: False)
+    assert torch.equal(found, wanted)
+    monkeypatch.setattr(attention, "_flex_state", "untried")
     with pytest.raises(InductorError):
         gradients(trainer, generation)
+
+
+def test_a_second_layer_that_cannot_be_compiled(tmp_path, prompts, monkeypatch):
+    """Sliding and full layers compile apart. The first had run with flex, and checkpointing computed it with sdpa."""
+    trainer = trainer_in(tmp_path, prompts, gradient_checkpointing=True)
+    generation = trainer.generate(0)
+    wanted = gradients(trainer, generation)
+    calls = []
+    flex = attention._flex_cpu
+
+    def refuses_the_second(*arguments):
+        calls.append(None)
+        if len(calls) == 2:
+            raise OutOfResources(65536, 49152, "shared memory")
+        return flex(*arguments)
+
+    monkeypatch.setattr(attention, "_flex_cpu", refuses_the_second)
+    monkeypatch.setattr(attention, "_flex_state", "untried")
+    monkeypatch.setattr(
+        attention, "choose_backend", lambda *_: "sdpa" if attention._flex_state == "given up" else "flex"
+    )
+    with pytest.warns(UserWarning, match="FlexAttention cannot be compiled"):
+        found = gradients(trainer, generation)
+    assert len(calls) == 2
+    assert (found - wanted).norm() < 1e-5 * wanted.norm()
 
 
 def test_gradient_against_one_completion_at_a_time(tmp_path, prompts):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from torch._inductor.exc import InductorError
 from triton.runtime.errors import OutOfResources
 
 from helpers.kernels import attention
@@ -253,36 +254,79 @@ def test_auto_without_a_compiler_takes_sdpa(number, monkeypatch):
     (q, k, v, sinks), _ = draw(Regime(1, 4, 4), 2, 1)
     mask = AttentionMask(1, 4, 4)
     wanted = sink_attention(q, k, v, sinks, mask, scale=SCALE, backend="sdpa")
-    given_up = []
-    monkeypatch.setattr(attention, "_given_up", given_up)
+    on_a_large_gpu(monkeypatch)
     monkeypatch.setattr(attention, "_flex_cpu", refuse)
-    monkeypatch.setattr(attention, "choose_backend", lambda *_: "sdpa" if given_up else "flex")
     with pytest.warns(UserWarning, match="FlexAttention cannot be compiled here .*takes more memory") as warned:
         for _ in range(3):
-            assert torch.equal(sink_attention(q, k, v, sinks, mask, scale=SCALE), wanted)
+            with torch.no_grad():
+                assert torch.equal(sink_attention(q, k, v, sinks, mask, scale=SCALE), wanted)
     assert len(warned) == len(asked) == 1 and "\n" not in str(warned[0].message)
     with pytest.raises(type(error)):  # who names flex wants flex
         sink_attention(q, k, v, sinks, mask, scale=SCALE, backend="flex")
 
 
+def on_a_large_gpu(monkeypatch):
+    """Let "auto" choose flex, as on a GPU with tensor cores for Triton, until that is given up."""
+    monkeypatch.setattr(attention, "_flex_state", "untried")
+    monkeypatch.setattr(
+        attention, "choose_backend", lambda *_: "sdpa" if attention._flex_state == "given up" else "flex"
+    )
+
+
 def test_auto_goes_on_with_sdpa_where_flex_was_given_up(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(attention, "_given_up", ["it did not compile"])
     q = SimpleNamespace(is_cuda=True, device="cuda:0", dtype=torch.bfloat16)
+    assert choose_backend(q, AttentionMask(1, 5, 5)) == "flex"
+    monkeypatch.setattr(attention, "_flex_state", "given up")
     assert choose_backend(q, AttentionMask(1, 5, 5)) == "sdpa"
 
 
-def test_an_error_of_another_kind_gives_nothing_up(monkeypatch):
-    def wrong(*_):
-        raise RuntimeError("an illegal memory access was encountered")
+def lacks_memory_while_compiling():
+    """An error of torch.compile that was none of the compiler's."""
+    error = InductorError(torch.OutOfMemoryError("CUDA out of memory."), None)
+    error.__cause__ = torch.OutOfMemoryError("CUDA out of memory.")
+    return error
 
-    given_up = []
-    monkeypatch.setattr(attention, "_given_up", given_up)
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("an illegal memory access was encountered"), lacks_memory_while_compiling()],
+    ids=["fault", "memory"],
+)
+def test_an_error_of_another_kind_gives_nothing_up(monkeypatch, error):
+    """sdpa takes more memory: no way out where that is lacking."""
+
+    def wrong(*_):
+        raise error
+
+    on_a_large_gpu(monkeypatch)
     monkeypatch.setattr(attention, "_flex_cpu", wrong)
-    monkeypatch.setattr(attention, "choose_backend", lambda *_: "flex")
-    with pytest.raises(RuntimeError, match="illegal"):
+    with torch.no_grad(), pytest.raises(type(error)):
         attend()
-    assert given_up == []
+    assert attention._flex_state == "in use"
+
+
+def test_another_kernel_that_cannot_be_compiled_gives_nothing_up(monkeypatch):
+    """On a T4, where flex never runs, an MXFP4 kernel that Triton refused was called a fault of FlexAttention."""
+    monkeypatch.setattr(attention, "_flex_state", "untried")
+    assert not attention.give_up_flex(OutOfResources(65536, 49152, "shared memory"))
+    assert attention._flex_state == "untried"
+
+
+def test_with_gradients_the_error_is_raised(monkeypatch):
+    """Layers before may have run with flex, and checkpointing computes them again: with sdpa that failed."""
+    error = OutOfResources(65536, 49152, "shared memory")
+
+    def refuse(*_):
+        raise error
+
+    on_a_large_gpu(monkeypatch)
+    monkeypatch.setattr(attention, "_flex_cpu", refuse)
+    with pytest.raises(OutOfResources):
+        attend()
+    with pytest.warns(UserWarning, match="FlexAttention cannot be compiled"):
+        assert attention.give_up_flex(error)
+    attend()
 
 
 def attend(heads=(2, 1), mask=None, **changes):

@@ -6,7 +6,7 @@ from bitsandbytes.optim import AdamW8bit
 
 from helpers import GRPOConfig, UserError, add_lora, load_model, memory_plan
 from helpers.kernels.experts import DECODE_TOKENS
-from helpers.model import memory
+from helpers.model import gpu_memory, memory
 from helpers.model.gpu_memory import leave_to_driver
 from helpers.model.load import empty_model
 from helpers.model.memory import (
@@ -94,10 +94,11 @@ def test_the_optimizer_of_the_run_is_planned(tmp_path):
 def test_a_gpu_takes_more_than_tensors():
     """A T4 reports 14.56 GiB, and the driver had half a gigabyte of it that no plan knew of."""
     plan = memory_plan("t4")
-    assert set(plan.estimates) == {"CUDA context", "kernel modules", "CUDA graphs", "cuBLAS workspaces", "rounding"}
+    driver = {"CUDA context", "kernel modules", "CUDA graphs", "cuBLAS workspaces"}
+    assert set(plan.estimates) == driver | {"rounding", "margin"}
     assert plan.total == max(plan.phases.values()) + sum(plan.estimates.values())
     assert 0.2 * GIB < plan.outside_pytorch < 0.3 * GIB
-    assert "0.61 of them estimated" in str(plan) and any("(estimate)" in name for name, _ in plan.rows())
+    assert "0.71 of them estimated" in str(plan) and any("(estimate)" in name for name, _ in plan.rows())
     assert memory_plan("t4", batch=2).estimates["CUDA graphs"] < plan.estimates["CUDA graphs"]
     assert memory_plan("tiny").estimates == {} and "estimated" not in str(memory_plan("tiny"))
 
@@ -111,6 +112,26 @@ def test_the_allocator_leaves_the_driver_its_share(monkeypatch):
     leave_to_driver(4 * GIB)  # of the 12 that are free or PyTorch's already
     leave_to_driver(20 * GIB)
     assert fractions == [8 / 16, 0.0]
+
+
+def test_what_the_driver_has_taken_is_not_counted_twice(monkeypatch):
+    """The second model of a kernel finds kernels and graphs of the first: the plan has them, too."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 0)
+    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: 0)
+    monkeypatch.setattr(gpu_memory, "_outside_pytorch", [])
+    available = []
+    for free in (14.42, 14.18):
+        monkeypatch.setattr("torch.cuda.mem_get_info", lambda free=free: (free * GIB, 14.56 * GIB))
+        available.append(memory_plan("t4").available / GIB)
+    assert available == pytest.approx([14.56, 14.56])
+
+
+def test_the_largest_batch_keeps_a_margin():
+    """What the driver takes is an estimate: a batch to the last byte would begin with an error."""
+    plan = memory_plan("t4", largest_batch("t4"))
+    driver = sum(size for name, size in plan.estimates.items() if name != "margin")
+    assert plan.available - max(plan.phases.values()) - driver >= 0.1 * GIB
 
 
 def test_the_released_20b():
@@ -174,7 +195,7 @@ def test_a_micro_batch_is_as_large_as_fits_the_card():
     assert micro_batch_size(PROFILES["tiny"]) == PROFILES["tiny"].per_device_train_batch_size
 
 
-@pytest.mark.parametrize(("free", "dense", "rows"), [(14.3, "fp16", 1), (13.5, "nf4", 2), (12.9, "nf4", 1)])
+@pytest.mark.parametrize(("free", "dense", "rows"), [(14.3, "fp16", 1), (13.6, "nf4", 2), (13.0, "nf4", 1)])
 def test_fewer_completions_a_micro_batch_come_before_nf4_and_a_refusal(monkeypatch, free, dense, rows):
     """A card on which something else takes half a gigabyte."""
     monkeypatch.setattr(memory, "_available", lambda profile: free * GIB)
@@ -184,7 +205,7 @@ def test_fewer_completions_a_micro_batch_come_before_nf4_and_a_refusal(monkeypat
 
 def test_what_fits_shrinks_with_the_batch(monkeypatch):
     """`largest_batch` bisects."""
-    monkeypatch.setattr(memory, "_available", lambda profile: 12.9 * GIB)
+    monkeypatch.setattr(memory, "_available", lambda profile: 13.0 * GIB)
     fits = [memory_plan("t4", batch).fits for batch in range(1, 40)]
     assert fits == sorted(fits, reverse=True) and fits[0] and not fits[-1]
 

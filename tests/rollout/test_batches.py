@@ -217,4 +217,4 @@ class TestSchedule:
             [13, 26, 51],
             [16, 32, 64],
         ]
-        assert captured_lengths(1280) == [1280] and captured_lengths(4608) == [2304, 4608]
+        assert [captured_lengths(most) for most in (1280, 4608, 16000)] == [[1280], [2304, 4608], [4000, 8000, 16000]]

@@ -12,14 +12,23 @@ import torch
 from helpers import RolloutEngine, SamplingParams, UserError, get_task, sample_records
 from helpers.model.gpu_memory import is_out_of_memory
 from helpers.rollout.backends import captured, transformers
+from tests.rollout.test_policy import load
 
 PARAMS = SamplingParams(30, 1.2, seed=3)
+ONCE_MORE = "The GPU had no memory left for the rollout: what can be freed is freed, and the rest is drawn again."
 ERRORS = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     "driver": RuntimeError("CUDA error: out of memory"),
     "triton": RuntimeError("Triton Error [CUDA]: out of memory"),
     "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
 }
+#: Errors that are none for want of GPU memory.
+OTHERS = [
+    RuntimeError("an illegal memory access was encountered"),
+    RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. Out of memory?"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasSgemm(...)`"),
+    KeyError("out of memory"),
+]
 
 
 def fails(function, calls, error=ERRORS["torch"]):
@@ -55,7 +64,19 @@ def test_every_kind_of_error_is_known(error):
             raise RuntimeError("operation failed due to a previous error during capture")
     except RuntimeError as later:
         assert is_out_of_memory(later)
-    assert not is_out_of_memory(RuntimeError("an illegal memory access was encountered"))
+
+
+@pytest.mark.parametrize("error", OTHERS, ids=str)
+def test_other_errors_are_none(error):
+    """A bug would be tried again and again, with less and less."""
+    assert not is_out_of_memory(error)
+    try:
+        try:
+            raise ERRORS["torch"]
+        except RuntimeError:
+            raise error from None
+    except (RuntimeError, KeyError) as later:
+        assert not is_out_of_memory(later)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -67,7 +88,7 @@ def test_memory_that_lacks_once(make_engine, prompts, wanted, monkeypatch, capsy
     call = {"prefill": 2, "decode_step": 2, "trace": 1}.get(place, 1)
     monkeypatch.setattr(captured, place, fails(getattr(captured, place), {call}, ERRORS[error]))
     assert engine.generate(prompts, PARAMS, num_generations=3) == wanted
-    assert engine.backend.max_batch_size == 6 and capsys.readouterr().out == ""
+    assert engine.backend.max_batch_size == 6 and capsys.readouterr().out == ONCE_MORE + "\n"
 
 
 def test_memory_that_lacks_again_halves_the_rows(make_engine, prompts, wanted, monkeypatch, capsys):
@@ -76,10 +97,42 @@ def test_memory_that_lacks_again_halves_the_rows(make_engine, prompts, wanted, m
     found = engine.generate(prompts, PARAMS, num_generations=3)
     assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
     assert engine.backend.max_batch_size == 3 == engine.backend.cache.rows
-    sentence = "The GPU has no memory left for the rollout: completions are drawn 3 at a time from here on.\n"
-    assert capsys.readouterr().out == sentence
+    sentence = "The GPU had no memory left for the rollout: completions are drawn 3 at a time from here on."
+    assert capsys.readouterr().out.splitlines() == [ONCE_MORE, sentence]
     engine.generate(prompts, PARAMS)
     assert engine.backend.max_batch_size == 3 and capsys.readouterr().out == ""  # it remembers
+
+
+def test_memory_that_lacks_in_every_rollout_costs_one_of_them(make_engine, prompts, monkeypatch):
+    """Where too much is asked again and again, each rollout was drawn twice, for ever and without a word."""
+    engine = make_engine(max_batch_size=4)
+    sizes = []
+    prefill = captured.prefill
+
+    def small_memory(weights, cache, *rest):
+        sizes.append(cache.rows)
+        if cache.rows > 2 and len(sizes) % 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return prefill(weights, cache, *rest)
+
+    monkeypatch.setattr(captured, "prefill", small_memory)
+    for _ in range(3):
+        engine.generate(prompts[:1], PARAMS)
+    assert engine.backend.max_batch_size == 2 and sizes.count(4) <= 4
+
+
+def test_what_is_drawn_again_is_drawn_by_the_same_weights(make_engine, prompts, monkeypatch):
+    """The adapter was off when the rollout began. On again meanwhile, it took part in what was drawn again."""
+    adapted, _ = load()
+    engine = make_engine(adapted, max_batch_size=2)
+    with adapted.disable_adapter():
+        base = engine.generate(prompts, PARAMS)
+    assert engine.generate(prompts, PARAMS) != base
+    monkeypatch.setattr(captured, "prefill", fails(captured.prefill, {2}))
+    with adapted.disable_adapter():
+        stream = engine.stream(prompts, PARAMS)
+    found = dict(stream)
+    assert [found[number] for number in range(len(prompts))] == base
 
 
 def test_what_was_finished_is_not_drawn_again(make_engine, prompts, monkeypatch):
@@ -102,9 +155,11 @@ def test_no_memory_at_all_is_one_sentence(make_engine, prompts, monkeypatch, cap
         monkeypatch.setattr(captured, "prefill", fails(captured.prefill, range(100)))
     else:
         monkeypatch.setattr(transformers, "_empty_cache", fails(transformers._empty_cache, range(100)))
-    with pytest.raises(UserError, match="no memory left to draw a single completion: .*lower max_comp") as caught:
+    wanted = r"no memory left to draw a single completion \(CUDA out of memory.*\): .*lower max_prompt_length"
+    with pytest.raises(UserError, match=wanted) as caught:
         engine.generate(prompts, PARAMS)
-    assert "\n" not in str(caught.value) and len(capsys.readouterr().out.splitlines()) == 2  # from four to one
+    assert "\n" not in str(caught.value)
+    assert len(capsys.readouterr().out.splitlines()) == 3  # once more, and from four to one
     assert engine.backend.max_batch_size == 1
 
 

@@ -30,12 +30,19 @@ class Drawn(NamedTuple):
 
 
 class Backend(Protocol):
-    """Draws completions, as many at once as fit in memory."""
+    """Draws completions, as many at once as fit in memory.
+
+    A backend may also have a method `use_less_memory() -> str | None`: take less memory from here on, after an error
+    for want of it, and say how in half a sentence, or return None if there is no way left. The engine then calls
+    `generate` again for what was not finished. Where the method is missing, a rollout ends with that error.
+    """
 
     def generate(
         self, requests: Sequence[Request], params: SamplingParams, stop_ids: Sequence[int]
     ) -> Iterator[tuple[int, Drawn]]:
         """Draw one completion for each request; yield `(number of the request, what was drawn)` as they finish.
+
+        The weights are those of the last `sync`.
 
         requests: each fits: `len(prompt_ids) + params.max_new_tokens` is at most the engine's max_length. The same
         arguments and weights give the same tokens. Log-probabilities are those of the whole distribution at
@@ -47,11 +54,4 @@ class Backend(Protocol):
         """Take over the weights of the model that the backend was made with, before each rollout.
 
         There is nothing to do where the trainer's own tensors are read.
-        """
-
-    def use_less_memory(self) -> str | None:
-        """Take less memory from here on, after an error for want of it; return how, or None if there is no way left.
-
-        The engine calls `sync` then, and asks again for what was not finished. It may be missing: then a rollout ends
-        with that error.
         """

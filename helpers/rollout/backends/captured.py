@@ -82,6 +82,7 @@ class CapturedBackend:
         self._lengths = []  # places of the cache that it may look at, ascending
         self._graphs = None  # on a GPU: the captured steps of the decoder of the last `sync`
         self._is_capturable = True
+        self._trims = False  # whether the captured steps draw from a part of the distribution
         self._run = 0  # number of the last call of `generate`
 
     @torch.inference_mode(False)
@@ -96,17 +97,20 @@ class CapturedBackend:
         if decoder is not self._decoder:
             self._drop_graphs()
         self._decoder = decoder
-        if self.cache is None or not self._fits(decoder.weights):
+        if self.cache is not None and not self._fits(decoder.weights):
             self._decoders = {signature(self.model): decoder}
-            self._allocate(decoder.weights)
+            self._release_buffers()
 
     def _fits(self, weights: DecoderWeights) -> bool:
         """Tell whether the buffers are of the model's dtype and on its device, which `model.to` may have changed."""
         keys = self.cache.layers[0].keys
         return (keys.dtype, keys.device) == (weights.cos.dtype, weights.cos.device)
 
-    def _allocate(self, weights: DecoderWeights) -> None:
+    @torch.inference_mode(False)
+    def _allocate(self) -> None:
+        """Make the buffers for the decoder of the last `sync`."""
         config = base_model(self.model).config
+        weights = self._decoder.weights
         device = weights.cos.device
         self._release_buffers()
         if device.type == "cuda":
@@ -134,7 +138,7 @@ class CapturedBackend:
         self._workspaces = {}
 
     def _drop_graphs(self) -> None:
-        """Drop the CUDA graphs: the driver keeps memory for each, so there are those of one decoder only."""
+        """Drop the CUDA graphs: the driver keeps memory for each, so there are those of one kind of step only."""
         if self._graphs is None:
             return
         self._graphs.clear()
@@ -158,6 +162,11 @@ class CapturedBackend:
     ) -> Iterator[tuple[int, Drawn]]:
         """Draw one completion for each request, as `Backend` says. An earlier call that is not finished ends here."""
         self._run += 1
+        if params.trims != self._trims:
+            self._drop_graphs()
+            self._trims = params.trims
+        if self.cache is None:
+            self._allocate()
         self._begin(params, stop_ids)
         return self._drawn(self._run, Schedule(requests, self._buckets), params)
 
@@ -276,9 +285,9 @@ class CapturedBackend:
         else:
             try:
                 captured = self._graphs.capture(step, rows)
-            except RuntimeError as error:
-                self._drop_graphs()  # a capture that failed may leave their pool unable to take another
-                if is_out_of_memory(error):
+            except BaseException as error:
+                self._drop_graphs()  # the end of the graph that failed has taken the workspaces of all of them
+                if not isinstance(error, RuntimeError) or is_out_of_memory(error):
                     raise
                 warnings.warn(
                     f"Decoding steps cannot be captured as CUDA graphs here ({first_line(error)}): they run one kernel "
