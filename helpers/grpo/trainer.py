@@ -20,9 +20,8 @@ from typing import TypeVar
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from helpers.grpo.advantages import combine_rewards, group_advantages
 from helpers.grpo.alarms import Alarm, AlarmLimits, check_alarms
-from helpers.grpo.batch import Generation, prompt_indices
+from helpers.grpo.batch import Generation
 from helpers.grpo.checkpoint import (
     EVALUATIONS,
     METRICS,
@@ -44,12 +43,20 @@ from helpers.grpo.checkpoint import (
     step_of,
 )
 from helpers.grpo.config import GRPOConfig
-from helpers.grpo.correction import Correction, importance_weights
 from helpers.grpo.dry_run import try_rewards, try_step
 from helpers.grpo.guards import interrupts_held
-from helpers.grpo.logprobs import policy_logprobs, recorded_experts
+from helpers.grpo.logprobs import recorded_experts
 from helpers.grpo.logs import RunLog
-from helpers.grpo.losses import LOSS_TYPES, loss_scale, policy_loss, token_weights
+from helpers.grpo.loop import (
+    advantages_of,
+    draw,
+    micro_batch_loss,
+    places_of_step,
+    prompts_of_step,
+    score_completions,
+    update_batch,
+)
+from helpers.grpo.losses import loss_scale
 from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
 from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
@@ -64,7 +71,6 @@ from helpers.model.routing import Routing, flip_rate, load_balancing_loss, watch
 from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
-from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import GIB, UserError, first_line, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 
@@ -189,7 +195,7 @@ class GRPOTrainer:
         self.generation = None  # where optimizer steps on it are still to come
         self.shortages = 0  # errors for want of memory so far
         self.halvings = 0  # of the micro-batches, for want of memory
-        self._is_moving_weights = False  # then they are those of no step
+        self._is_moving_weights = False  # until the step's records are written
         self.saved_step = None
         self.last_completions = []  # of the last step, as the callbacks get them
         self.chosen = None  # how the adapter was chosen, where it is not the last step's
@@ -249,6 +255,7 @@ class GRPOTrainer:
         """
         with one_run_in(self.args.output_dir), memory_errors_explained():
             self.generation = self._resume(resume_from_checkpoint)
+            self._is_moving_weights = False
             self._open_files()
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
             is_done = self.state.global_step >= self.args.max_steps
@@ -320,6 +327,7 @@ class GRPOTrainer:
             self.history.append(logs)
             self._remember_completions(generation)
             self.run_log.write(logs, self.last_completions if is_first else [])
+            self._is_moving_weights = False
         evaluated = self._evaluate_if_due()
         with interrupts_held():
             if step % self.args.save_steps == 0:
@@ -405,11 +413,9 @@ class GRPOTrainer:
         """
         args = self.args
         started = time.monotonic()
-        count = args.generation_batch_size // args.num_generations
-        number = step // args.steps_on_a_generation
-        chosen = prompt_indices(number, count, len(self.train_dataset), args.seed)
-        prompts = self.train_dataset.select(chosen)
-        completions = self._draw(prompts["prompt"], args.num_generations, random_seed("training", args.seed, step))
+        prompts = prompts_of_step(self.train_dataset, step, args)
+        seed = random_seed("training", args.seed, step)
+        completions = self._draw(prompts["prompt"], args.num_generations, seed)
         generated = time.monotonic()
         generation = self.judge(prompts, completions, args.num_generations)
         generation.metrics |= self._training_metrics(generation)
@@ -421,11 +427,10 @@ class GRPOTrainer:
         return generation
 
     def _draw(self, prompts: Sequence, num_generations: int, seed: int) -> list[Completion]:
-        """Draw completions of prompts, those of a prompt together."""
-        params = SamplingParams(self.args.max_completion_length, self.args.temperature, seed=seed)
+        """Draw completions of prompts, and tell the callbacks how far it is."""
         self._note_progress(0, len(prompts) * num_generations)
         try:
-            completions = self.engine.generate(prompts, params, num_generations, self._note_progress)
+            completions = draw(self.engine, prompts, num_generations, seed, self.args, self._note_progress)
         finally:
             self.state.drawing = None
         if self.args.router_replay != "off" and any(completion.experts is None for completion in completions):
@@ -471,7 +476,7 @@ class GRPOTrainer:
             with self.model.disable_adapter():
                 generation.ref_logprobs = self._logprobs_now(completions)
         generation.old_logprobs = [None] * len(completions)
-        first_part = self._part(0)
+        first_part = places_of_step(0, self.args)
         later = [place for place in range(len(completions)) if place not in first_part]
         scored = self._logprobs_now([completions[place] for place in later])
         for place, logprobs in zip(later, scored, strict=True):
@@ -481,17 +486,15 @@ class GRPOTrainer:
         """The log-probabilities of completions under the model as it is, one list each."""
         return self._retry_with_less_memory(partial(self._score_in_micro_batches, completions), completions)
 
-    @torch.no_grad()
     def _score_in_micro_batches(self, completions: Sequence[Completion]) -> list[list[float]]:
         """`_logprobs_now`, with micro-batches as large as they are."""
-        self.model.train()  # the mode of the update
         found = [[]] * len(completions)
         for places in self._micro_batches(completions):
             batch = [completions[place] for place in places]
             with self._watched_routers(self._recorded_experts(batch)):
-                logprobs_BT, _, _ = policy_logprobs(self.model, batch, self.args.temperature)
-            for place, row in zip(places, logprobs_BT.tolist(), strict=True):
-                found[place] = row[: len(completions[place].token_ids)]
+                scored = score_completions(self.model, batch, self.args)
+            for place, logprobs in zip(places, scored, strict=True):
+                found[place] = logprobs
         return found
 
     def _note_progress(self, finished: int, count: int) -> None:
@@ -521,36 +524,7 @@ class GRPOTrainer:
 
     def advantages(self, generation: Generation) -> torch.Tensor:
         """float32 [B], of all completions of a generation."""
-        total = combine_rewards(generation.rewards, self.args.reward_weights)
-        return group_advantages(total, self.args.num_generations, self.args.scale_rewards)
-
-    def _part(self, step: int) -> range:
-        """Places of the completions that optimizer step `step` learns from, in their generation.
-
-        Where a generation serves several steps, they take turns: the first of three takes every third completion.
-        """
-        parts = self.args.parts_per_generation
-        return range(step % parts, self.args.generation_batch_size, parts)
-
-    def update_batch(self, generation: Generation) -> UpdateBatch:
-        """Return what the next optimizer step learns from."""
-        args = self.args
-        places = self._part(self.state.global_step)
-        completions = [generation.completions[place] for place in places]
-        tokens = [0 if self._is_left_out(completion) else len(completion.token_ids) for completion in completions]
-        weighting = LOSS_TYPES[args.loss_type].weighting
-        old_logprobs = [generation.old_logprobs[place] for place in places]
-        return UpdateBatch(
-            completions=completions,
-            advantages=self.advantages(generation)[list(places)],
-            weights=token_weights(weighting, tokens, args.max_completion_length, args.per_device_train_batch_size),
-            tokens=tokens,
-            old_logprobs=None if None in old_logprobs else old_logprobs,
-            ref_logprobs=[generation.ref_logprobs[place] for place in places] if generation.ref_logprobs else None,
-        )
-
-    def _is_left_out(self, completion: Completion) -> bool:
-        return self.args.mask_truncated_completions and completion.finish_reason == "length"
+        return advantages_of(generation.rewards, self.args)
 
     def backward(self, generation: Generation) -> UpdateStatistics:
         """Compute the gradient of the next optimizer step, from nothing; return sums over its tokens.
@@ -558,7 +532,7 @@ class GRPOTrainer:
         Where the GPU has no memory for a micro-batch, they are halved for the rest of the run, which changes no more
         than rounding. Raises UserError if there is none for a single completion.
         """
-        batch = self.update_batch(generation)
+        batch = update_batch(generation, self.state.global_step, self.args)
         self.model.train()
 
         def accumulate() -> tuple[UpdateStatistics, list[list[float]]]:
@@ -567,7 +541,7 @@ class GRPOTrainer:
 
         statistics, logprobs = self._retry_with_less_memory(accumulate, batch.completions)
         if batch.old_logprobs is None and self.args.num_iterations > 1:
-            for place, values in zip(self._part(self.state.global_step), logprobs, strict=True):
+            for place, values in zip(places_of_step(self.state.global_step, self.args), logprobs, strict=True):
                 generation.old_logprobs[place] = values
         return statistics
 
@@ -603,37 +577,17 @@ class GRPOTrainer:
         args = self.args
         experts = self._recorded_experts(rows.completions)
         with self._watched_routers(experts) as routing:
-            logprobs_BT, entropy_BT, mask_BT = policy_logprobs(self.model, rows.completions, args.temperature)
-            is_counted_BT = (mask_BT > 0) & rows.is_kept_B[:, None]
-            old_BT = logprobs_BT.detach() if rows.old_BT is None else rows.old_BT
-            correction = self._correction(old_BT, rows.sampler_BT, is_counted_BT)
-            found = policy_loss(
-                logprobs_BT,
-                old_BT,
-                rows.advantages_B,
-                weights=rows.weights_B[:, None] * is_counted_BT,
-                objective=LOSS_TYPES[args.loss_type].objective,
-                level=args.importance_sampling_level,
-                clipping=args.clipping,
-                importance_weights=correction.weights if correction else None,
-                ref_logprobs=rows.ref_BT,
-                beta=args.beta,
-                use_bias_correction_kl=args.use_bias_correction_kl,
-                scale=scale,
-            )
-            loss = found.loss
+            found = micro_batch_loss(self.model, rows, args, scale)
+            loss = found.policy.loss
             if args.router_aux_loss_coef:
                 aux_loss = load_balancing_loss(routing, self._routed_tokens(rows)).sum() / kept
                 statistics.add(aux_loss=aux_loss.detach())
                 loss = loss + scale * args.router_aux_loss_coef * aux_loss
             loss.backward()
-        statistics.add_loss(found, entropy_BT.detach(), is_counted_BT, scale)
-        statistics.add_sampler(old_BT, rows.sampler_BT, is_counted_BT)
-        if correction:
-            statistics.add_correction(correction, is_counted_BT)
+        statistics.add_micro_batch(found, rows.sampler_BT, scale)
         if experts is not None:
             statistics.add_flips(flip_rate(routing.choices, experts, self._routed_tokens(rows)))
-        return logprobs_BT.detach()
+        return found.logprobs.detach()
 
     def _recorded_experts(self, completions: Sequence[Completion]) -> torch.Tensor | None:
         """The sampler's experts on the device, int64 [B, L, layers, K], or None where nobody asks for them."""
@@ -653,20 +607,6 @@ class GRPOTrainer:
         lengths = [len(completion.prompt_ids) + len(completion.token_ids) for completion in rows.completions]
         mask_BL = pad_sequence([torch.ones(length) for length in lengths], batch_first=True)
         return mask_BL.to(rows.is_kept_B.device) * rows.is_kept_B[:, None]
-
-    def _correction(self, old_BT, sampler_BT, is_counted_BT) -> Correction | None:
-        """Return the weights that correct for the sampler, or None where they are switched off."""
-        args = self.args
-        if not args.importance_sampling_correction:
-            return None
-        return importance_weights(
-            old_BT,
-            sampler_BT,
-            is_counted_BT,
-            args.importance_sampling_mode,
-            args.importance_sampling_clip_max,
-            args.importance_sampling_clip_min,
-        )
 
     def _retry_with_less_memory(self, compute: Callable[[], Result], completions: Sequence[Completion]) -> Result:
         """Return what `compute` returns, which takes `completions` through the model in micro-batches.
@@ -734,13 +674,13 @@ class GRPOTrainer:
         """Move the weights along the gradient that `backward` left; return the step's metrics."""
         grad_norm = self.clip_gradient()
         learning_rate = self.scheduler.get_last_lr()[0]
+        metrics = statistics.metrics()
         _moved.add(self.model)
         self._is_moving_weights = True
         self.optimizer.step()
         self.scheduler.step()
         self.state.global_step += 1
-        self._is_moving_weights = False
-        return {**statistics.metrics(), "grad_norm": grad_norm, "learning_rate": learning_rate}
+        return {**metrics, "grad_norm": grad_norm, "learning_rate": learning_rate}
 
     def _settings(self):
         """What a resumed run must share with the one that wrote the checkpoint, as it reads back from JSON."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,6 +71,22 @@ class UpdateRows:
     ref_BT: Tensor | None
 
 
+class MicroBatchLoss(NamedTuple):
+    """What `loop.micro_batch_loss` returns.
+
+    policy: the loss, to call backward on, and what `policy_loss` says of it. logprobs, entropy: of the policy, float32
+    [B, T]. old: log-probabilities of the policy that drew, as the trainer computes them. is_counted: bool [B, T], the
+    tokens that count. correction: the importance weights, or None where they are switched off.
+    """
+
+    policy: PolicyLoss
+    logprobs: Tensor
+    entropy: Tensor
+    old: Tensor
+    is_counted: Tensor
+    correction: Correction | None
+
+
 def _padded(values: Sequence[list[float]]) -> Tensor:
     """float32 [B, T], padded with 0 on the right."""
     return pad_sequence([torch.tensor(row) for row in values], batch_first=True)
@@ -119,6 +136,13 @@ class UpdateStatistics:
         smallest = values.masked_fill(~is_counted, torch.inf).min().double()
         self.largest[name] = torch.maximum(self.largest.get(name, largest), largest)
         self.smallest[name] = torch.minimum(self.smallest.get(name, smallest), smallest)
+
+    def add_micro_batch(self, found: MicroBatchLoss, sampler_BT: Tensor, scale: float) -> None:
+        """Take in a micro-batch. scale: that of its loss."""
+        self.add_loss(found.policy, found.entropy.detach(), found.is_counted, scale)
+        self.add_sampler(found.old, sampler_BT, found.is_counted)
+        if found.correction:
+            self.add_correction(found.correction, found.is_counted)
 
     def add_loss(self, found: PolicyLoss, entropy_BT: Tensor, is_counted_BT: Tensor, scale: float) -> None:
         """Take in the loss of a micro-batch. A ratio [B, 1] counts once for each completion, [B, T] for each token."""

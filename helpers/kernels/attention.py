@@ -72,8 +72,9 @@ def sink_attention(
 def _attend_with_flex_or_sdpa(q, k, v, sinks, mask, scale, return_lse):
     """`sink_attention` with flex, or with sdpa where flex cannot be compiled.
 
-    With gradients the error is raised instead. Layers that have run already may be checkpointed, and the backward pass
-    must compute them again in the same way: whoever runs both passes calls `give_up_flex` and begins anew.
+    Where a gradient is wanted the error is raised instead. Layers that have run already may be checkpointed, and the
+    backward pass must compute them in the same way again: whoever runs both passes calls `give_up_flex` and begins
+    anew.
     """
     global _flex_state
     if _flex_state == "untried":
@@ -81,7 +82,8 @@ def _attend_with_flex_or_sdpa(q, k, v, sinks, mask, scale, return_lse):
     try:
         return _attend(q, k, v, sinks, mask, scale, "flex", return_lse)
     except Exception as error:
-        if torch.is_grad_enabled() or not give_up_flex(error):
+        wants_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v, sinks))
+        if wants_gradient or not give_up_flex(error):
             raise
     return _attend(q, k, v, sinks, mask, scale, "sdpa", return_lse)
 
@@ -136,16 +138,9 @@ def give_up_flex(error: BaseException) -> bool:
 
 
 def _is_of_a_compiler(error: BaseException) -> bool:
-    """Tell whether torch.compile or Triton raised an exception, or one that led to it, and not for want of memory."""
-    cause = error
-    is_compilers = False
-    while cause is not None:
-        if isinstance(cause, torch.OutOfMemoryError) or "out of memory" in str(cause):
-            return False
-        if any(kind.__module__.startswith(COMPILERS) for kind in type(cause).__mro__):
-            is_compilers = True
-        cause = cause.__cause__ or cause.__context__
-    return is_compilers
+    """Tell whether torch.compile or Triton raised an exception, and not because the GPU has no memory left."""
+    is_compilers = any(kind.__module__.startswith(COMPILERS) for kind in type(error).__mro__)
+    return is_compilers and "out of memory" not in str(error)
 
 
 def _check_shapes(q, k, v, sinks, mask):

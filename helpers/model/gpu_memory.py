@@ -27,8 +27,6 @@ WORKSPACE_BYTES = 32 * 2**20  # 8 MiB that hold a page of 20 on a T4, 32 MiB on 
 ROUNDING = 0.01
 #: What is kept free, as these are estimates.
 MARGIN_BYTES = 0.1 * GIB
-#: Bytes outside PyTorch, each time that `driver_bytes` was asked for them.
-_outside_pytorch: list[int] = []
 #: How errors say that memory is lacking where they are no `torch.OutOfMemoryError`: those of CUDA, of Triton for a
 #: kernel that it loads, of NVRTC, and of cuBLAS and its relatives for a workspace or a handle.
 OUT_OF_MEMORY = (
@@ -50,8 +48,8 @@ class OutOfMemory(UserError):
 
     def __init__(self, reason: str, what_for: str = ""):
         super().__init__(
-            f"The GPU has no memory left{what_for} ({reason}): restart the kernel and run this again. If it ends like "
-            "this once more, lower max_prompt_length, or max_completion_length in a new run folder."
+            f"The GPU has no memory left{what_for} ({reason}): restart the kernel and run this again. If that does not "
+            "help, ask for less: shorter completions, or fewer at a time."
         )
 
 
@@ -134,14 +132,6 @@ def free_gpu_bytes() -> int:
     free, _ = torch.cuda.mem_get_info()
     reusable = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()  # held by PyTorch, for no tensor
     return free + reusable
-
-
-def driver_bytes() -> float:
-    """Estimate what the driver has taken for this process: the context, and since the first call what came on top."""
-    free, total = torch.cuda.mem_get_info()
-    outside_pytorch = total - free - torch.cuda.memory_reserved()
-    _outside_pytorch.append(outside_pytorch)
-    return CONTEXT_BYTES + max(0, outside_pytorch - _outside_pytorch[0])
 
 
 def leave_to_driver(size: float) -> None:

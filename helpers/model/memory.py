@@ -9,7 +9,7 @@ from helpers.kernels.experts import DECODE_TOKENS
 from helpers.kernels.logprobs import ROWS, TILE
 from helpers.kernels.sdpa_sinks import EXTRA
 from helpers.model.files import read_config
-from helpers.model.gpu_memory import bytes_besides_tensors, driver_bytes, free_gpu_bytes
+from helpers.model.gpu_memory import CONTEXT_BYTES, bytes_besides_tensors, free_gpu_bytes
 from helpers.model.pieces import PIECE_BYTES
 from helpers.profiles import Profile, named_profile
 from helpers.runtime import GIB, UserError
@@ -475,7 +475,7 @@ def released_config(size: str) -> "GptOssConfig":
 
 
 def _available(profile: Profile) -> float | None:
-    """Bytes of the card that this process may take, with what the driver has taken for it; None on the CPU.
+    """Bytes of the card that this process may take, its context included; None on the CPU.
 
     Without a GPU what the profile is made for.
     """
@@ -485,4 +485,4 @@ def _available(profile: Profile) -> float | None:
 
     if not torch.cuda.is_available():
         return profile.needs_gib * GIB
-    return free_gpu_bytes() + driver_bytes()
+    return free_gpu_bytes() + CONTEXT_BYTES  # the context is there already

@@ -85,7 +85,9 @@ class CudaGraphs:
         PyTorch 2.11 does not where the driver has invalidated the capture, and then refuses `empty_cache` for ever.
         """
         with suppress(RuntimeError):  # it knows already
-            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), self.pool)
+            device = torch.cuda.current_device()
+            torch._C._cuda_endAllocateToPool(device, self.pool)
+            torch._C._cuda_releasePool(device, self.pool)
 
     def clear(self) -> None:
         """Drop all graphs, so that their memory is free; what `capture` returned must not be called any more."""

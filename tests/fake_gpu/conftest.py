@@ -27,8 +27,8 @@ def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict]:
         folder = folder.parent
 
     def report(module: str, *arguments: str) -> dict:
-        kept = folder / f"fake_gpu_{module}.json"
-        with open(folder / f"fake_gpu_{module}.lock", "w") as lock:
+        kept = folder / f"fake_gpu_{'_'.join((module, *arguments))}.json"
+        with open(kept.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
                 command = [sys.executable, "-m", f"tests.fake_gpu.{module}", *arguments]

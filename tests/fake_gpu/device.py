@@ -348,6 +348,7 @@ def fake_gpu(capability: tuple[int, int] = (7, 5)) -> Iterator[Gpu]:
     cuda.empty_cache = driver.empty_cache
     cuda.current_device = lambda: 0
     torch._C._cuda_endAllocateToPool = driver.end_allocation
+    torch._C._cuda_releasePool = driver.release_pool
     cuda.memory_reserved = lambda: gpu.live + gpu.pool
     cuda.mem_get_info = lambda: (CARD_BYTES - gpu.live - gpu.pool, CARD_BYTES)
     cuda.set_per_process_memory_fraction = lambda fraction: setattr(gpu, "memory_fraction", fraction)

@@ -76,7 +76,7 @@ class Driver:
         pools: pool -> bytes that its graphs keep.
         spent_pools: those that have ended with the last of their graphs.
         unfinished_pools: those that a capture is allocating into. One that fails is taken to have been invalidated by
-            the driver: then PyTorch 2.11 does not notice its end.
+            the driver: then PyTorch 2.11 does not notice its end, and keeps the pool (`unreleased_pools`).
         on_replay: called at every replay, with the graph; a test plants its faults here.
     """
 
@@ -93,6 +93,7 @@ class Driver:
         self.pools: dict[int, int] = {}
         self.spent_pools: set[int] = set()
         self.unfinished_pools: set[int | None] = set()
+        self.unreleased_pools: set[int | None] = set()
         self.on_replay: Callable[[Captured], None] = lambda graph: None
         self._asked = 0
         self._pools_given = 0
@@ -163,10 +164,12 @@ class Driver:
         self._capture = graph.captured = Captured(pool, stream or self.current)
         self.graphs.add(graph.captured)
         self.unfinished_pools.add(pool)
+        self.unreleased_pools.add(pool)
         try:
             with self.on_stream(self._capture.stream):
                 yield
             self.unfinished_pools.discard(pool)
+            self.unreleased_pools.discard(pool)
         finally:
             self._capture = None
         self.captures += 1
@@ -178,10 +181,16 @@ class Driver:
             raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
         self.unfinished_pools.discard(pool)
 
+    def release_pool(self, device: int, pool: int) -> None:
+        """Stand in for `torch._C._cuda_releasePool`: the end of a graph whose capture failed does not do this."""
+        self.unreleased_pools.discard(pool)
+
     def empty_cache(self) -> None:
         """Stand in for `torch.cuda.empty_cache`, which newer versions of PyTorch refuse during a capture."""
         if self.unfinished_pools:
             self._problem("the cache is emptied while the allocator takes a failed capture to go on")
+        if self.unreleased_pools:
+            self._problem("the cache is emptied while a failed capture keeps its pool")
 
     def keep(self, graph: FakeGraph, size: int) -> None:
         """Note the bytes that a graph needs in its pool, where those of other graphs serve it, too."""

@@ -113,6 +113,21 @@ def test_peaks_are_within_the_plan_and_near_it(report, table):
             assert plan <= 1.03 * row["peak_GiB"], case
 
 
+@pytest.mark.parametrize(
+    ("phases", "prompt", "completion"),
+    [(("prefill", "decode"), 4224, 64), (("forward and backward",), 45, 71)],
+    ids=["a long prompt", "few tokens"],
+)
+def test_what_the_usual_lengths_hide_is_planned(report_of, phases, prompt, completion):
+    """Keys that are repeated for the heads of a long prompt, and the gradients of a layer's adapter, of which an update
+    with few tokens mostly consists."""
+    lengths = ("--prompt", str(prompt), "--completion", str(completion))
+    shape = ("--layers", "2", "--batch", "2", "--micro-batch", "1", "--routing", "one-sided")
+    rows = {row["phase"]: row for row in report_of("path", *shape, *lengths)["rows"]}
+    for phase in phases:
+        assert rows[phase]["peak_GiB"] - 1e-4 <= rows[phase]["planned_GiB"] <= 1.05 * rows[phase]["peak_GiB"], phase
+
+
 def test_an_update_takes_a_third_of_the_launches(report, table):
     """The host of a T4 needs some microseconds for each."""
     for row in [*table, *report["rows"]]:

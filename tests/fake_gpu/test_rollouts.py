@@ -7,6 +7,7 @@ runs out at any place.
 import pytest
 
 from helpers.model import gpu_memory
+from tests.benchmarks.driver import ROLLOUT_KERNELS
 from tests.fake_gpu.test_step import needs_fake_gpu
 
 pytestmark = needs_fake_gpu
@@ -51,6 +52,7 @@ def test_the_plan_counts_what_there_is(report):
         assert counted["nodes"] == LAYERS * gpu_memory.NODES_A_LAYER + gpu_memory.NODES_BESIDE
         assert counted["streams"] == gpu_memory.STREAMS == 2
         assert counted["kernel_forms"] <= gpu_memory.MODULES
+    assert report["training"]["kernel_forms"] == ROLLOUT_KERNELS
 
 
 def test_an_engine_that_ends_leaves_the_others_alone(report):

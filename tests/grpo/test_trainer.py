@@ -7,9 +7,9 @@ from torch._inductor.exc import InductorError
 from triton.runtime.errors import OutOfResources
 
 from helpers import MatmulTask, UserError, load_model, read_metrics, weights_digest
-from helpers.grpo import trainer as trainer_module
+from helpers.grpo import loop
 from helpers.grpo.losses import policy_loss
-from helpers.grpo.update import micro_batches
+from helpers.grpo.update import UpdateStatistics, micro_batches
 from helpers.kernels import attention
 from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in, weighted_logprob
 
@@ -93,7 +93,7 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
     generation = trainer.generate(0)
     trainer.backward(generation)
     wanted = torch.cat([weight.grad.flatten() for weight in trainer.weights])
-    real = trainer_module.policy_logprobs
+    real = loop.policy_logprobs
     sizes = []
 
     def small_memory(model, completions, *others):
@@ -102,7 +102,7 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return real(model, completions, *others)
 
-    monkeypatch.setattr(trainer_module, "policy_logprobs", small_memory)
+    monkeypatch.setattr(loop, "policy_logprobs", small_memory)
     trainer.backward(generation)
     gradient = torch.cat([weight.grad.flatten() for weight in trainer.weights])
     assert (gradient - wanted).norm() < 1e-5 * wanted.norm()
@@ -116,7 +116,7 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tmp_path, prompts, monkeypatc
     def no_memory(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(trainer_module, "policy_logprobs", no_memory)
+    monkeypatch.setattr(loop, "policy_logprobs", no_memory)
     with pytest.raises(UserError, match=r"no memory left to take a single completion through the model \(CUDA out of"):
         trainer.backward(generation)
 
@@ -134,7 +134,7 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
     generation = trainer.generate(0)
     wanted = gradients(trainer, generation)
     capsys.readouterr()
-    real = trainer_module.policy_logprobs
+    real = loop.policy_logprobs
     calls = []
 
     def fails_once(*arguments):
@@ -143,7 +143,7 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
             raise error
         return real(*arguments)
 
-    monkeypatch.setattr(trainer_module, "policy_logprobs", fails_once)
+    monkeypatch.setattr(loop, "policy_logprobs", fails_once)
     if pass_of == "reference":
         known = generation.ref_logprobs
         trainer._score_generation(generation)
@@ -154,32 +154,39 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
     assert len(calls) > 2 and trainer.halvings == 0 and capsys.readouterr().out == said
 
 
-@pytest.mark.parametrize("place", ["generate", "backward", "clip_gradient", "optimizer"])
+@pytest.mark.parametrize("place", ["generate", "backward", "clip_gradient", "metrics", "optimizer", "records"])
 def test_a_run_that_ends_for_want_of_memory_goes_on(tmp_path, prompts, monkeypatch, place):
     """Where nothing smaller can be tried, one sentence, and no step is lost that was done: checkpoints are rarer."""
-    settings = {"max_steps": 3, "save_steps": 5}
+    settings = {"max_steps": 3, "save_steps": 5, "num_iterations": 2}
     whole = trainer_in(tmp_path / "whole", prompts, **settings)
     whole.train()
     trainer = trainer_in(tmp_path / "run", prompts, **settings)
-    owner, name = (trainer.optimizer, "step") if place == "optimizer" else (trainer, place)
+    owners = {
+        "optimizer": (trainer.optimizer, "step"),
+        "metrics": (UpdateStatistics, "metrics"),
+        "records": (trainer, "_remember_completions"),
+    }
+    owner, name = owners.get(place, (trainer, place))
     real = getattr(owner, name)
 
     def fails_in_the_third(*arguments):
-        if trainer.state.global_step < 2:
+        if trainer.state.global_step < (3 if place == "records" else 2):
             return real(*arguments)
         if place == "optimizer":
             with torch.no_grad():
                 trainer.weights[0].zero_()  # some are moved, others not
         raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later.")
 
-    monkeypatch.setattr(owner, name, fails_in_the_third)
-    with pytest.raises(UserError, match=r"no memory left \(CUDA error: out of memory\): restart .* new run") as caught:
-        trainer.train()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fails_in_the_third)
+        with pytest.raises(UserError, match=r"no memory left \(CUDA error: out of memory\): restart the") as caught:
+            trainer.train()
     assert "\n" not in str(caught.value)
     resumed = trainer_in(tmp_path / "run", prompts, **settings)
     steps = [step.step for step in resumed.steps(resume_from_checkpoint=True)]
-    assert steps == ([1, 2, 3] if place == "optimizer" else [3])  # half-moved weights are no step's
+    assert steps == ([1, 2, 3] if place in ("optimizer", "records") else [3])  # half a step is none
     assert same(adapter(resumed), adapter(whole))
+    assert [row["num_tokens"] for row in resumed.history] == [row["num_tokens"] for row in whole.history]
 
 
 def test_a_checkpoint_is_not_damaged_where_memory_is_lacking(tmp_path, prompts, monkeypatch):

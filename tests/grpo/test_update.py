@@ -8,6 +8,7 @@ import torch
 from helpers import UserError, read_metrics
 from helpers.grpo.batch import Generation
 from helpers.grpo.logprobs import policy_logprobs
+from helpers.grpo.loop import places_of_step
 from tests.grpo.small import adapter, same, timeless, trainer_in
 
 
@@ -66,7 +67,7 @@ def test_several_steps_on_one_generation(tmp_path, prompts):
     for step in trainer.steps():
         before_first = [value for row in step.generation.old_logprobs if row for value in row]
         assert len(step.generation.completions) == 24
-        parts.append(tuple(trainer._part(step.step - 1)))
+        parts.append(tuple(places_of_step(step.step - 1, trainer.args)))
         assert before_first
     assert drawn_at == [0, 6]
     assert parts[:3] == parts[3:6] and sorted(sum(parts[:3], ())) == list(range(24))

@@ -6,7 +6,7 @@ from bitsandbytes.optim import AdamW8bit
 
 from helpers import GRPOConfig, UserError, add_lora, load_model, memory_plan
 from helpers.kernels.experts import DECODE_TOKENS
-from helpers.model import gpu_memory, memory
+from helpers.model import memory
 from helpers.model.gpu_memory import leave_to_driver
 from helpers.model.load import empty_model
 from helpers.model.memory import (
@@ -112,19 +112,6 @@ def test_the_allocator_leaves_the_driver_its_share(monkeypatch):
     leave_to_driver(4 * GIB)  # of the 12 that are free or PyTorch's already
     leave_to_driver(20 * GIB)
     assert fractions == [8 / 16, 0.0]
-
-
-def test_what_the_driver_has_taken_is_not_counted_twice(monkeypatch):
-    """The second model of a kernel finds kernels and graphs of the first: the plan has them, too."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 0)
-    monkeypatch.setattr("torch.cuda.memory_allocated", lambda: 0)
-    monkeypatch.setattr(gpu_memory, "_outside_pytorch", [])
-    available = []
-    for free in (14.42, 14.18):
-        monkeypatch.setattr("torch.cuda.mem_get_info", lambda free=free: (free * GIB, 14.56 * GIB))
-        available.append(memory_plan("t4").available / GIB)
-    assert available == pytest.approx([14.56, 14.56])
 
 
 def test_the_largest_batch_keeps_a_margin():

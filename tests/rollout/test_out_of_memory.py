@@ -155,7 +155,7 @@ def test_no_memory_at_all_is_one_sentence(make_engine, prompts, monkeypatch, cap
         monkeypatch.setattr(captured, "prefill", fails(captured.prefill, range(100)))
     else:
         monkeypatch.setattr(transformers, "_empty_cache", fails(transformers._empty_cache, range(100)))
-    wanted = r"no memory left to draw a single completion \(CUDA out of memory.*\): .*lower max_prompt_length"
+    wanted = r"no memory left to draw a single completion \(CUDA out of memory.*\): .*fewer at a time"
     with pytest.raises(UserError, match=wanted) as caught:
         engine.generate(prompts, PARAMS)
     assert "\n" not in str(caught.value)

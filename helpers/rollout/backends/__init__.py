@@ -42,7 +42,7 @@ class Backend(Protocol):
     ) -> Iterator[tuple[int, Drawn]]:
         """Draw one completion for each request; yield `(number of the request, what was drawn)` as they finish.
 
-        The weights are those of the last `sync`.
+        A backend that reads the weights in `sync` draws with those until the next `sync`.
 
         requests: each fits: `len(prompt_ids) + params.max_new_tokens` is at most the engine's max_length. The same
         arguments and weights give the same tokens. Log-probabilities are those of the whole distribution at
