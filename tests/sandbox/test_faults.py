@@ -75,8 +75,9 @@ def test_a_stopped_zygote_is_replaced(nothing_left):
 def test_a_copy_of_the_process_has_a_sandbox_of_its_own(nothing_left):
     """As `os.fork` makes one for a data loader; neither disturbs the other, and the copy ends nothing of the first."""
     code = f"""
-    import os, sys
+    import os, sys, warnings
     from helpers import MatmulJudge
+    warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on Python warns of a fork beside threads
     matmul_judge = MatmulJudge(workers=2)
     assert matmul_judge.judge({REFERENCE!r}).correct
     pid = os.fork()
