@@ -68,6 +68,7 @@ _EXPORTS = {
     "GRPOConfig": "helpers.grpo",
     "GRPOTrainer": "helpers.grpo",
     "apply_control": "helpers.grpo",
+    "dry_run": "helpers.grpo",
     "read_metrics": "helpers.grpo",
     "LiveView": "helpers.display",
     "plot_comparison": "helpers.display",

@@ -3,11 +3,13 @@
 import difflib
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +50,43 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     if not close:
         return ""
     return f" (did you mean '{by_lower_case[close[0].lower()]}'?)"
+
+
+def is_finite_number(value: object) -> bool:
+    """Tell whether a value is a real number, neither NaN nor infinite."""
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # an int beyond all floats
+        return False
+
+
+def finite_or_none(value: object) -> float | None:
+    """Return a finite number as it is, and None for anything else: strict JSON has neither NaN nor infinities."""
+    return value if is_finite_number(value) else None
+
+
+def read_jsonl(path: str | Path) -> list[tuple[str, dict]]:
+    """Return the objects of a JSONL file, each with its place: ("Line 3", {...}). Empty lines are skipped.
+
+    Raises UserError for a file that cannot be read, and for a line that is no JSON object.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read {path} ({first_line(error)}): give the path of a JSONL file.") from error
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would cut at separators inside a text, too
+        if not line.strip():
+            continue
+        place = f"Line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} of {path} is not JSON ({first_line(error)}): write one object a line.") from error
+        if not isinstance(row, dict):
+            raise UserError(f"{place} of {path} is not an object: write one object a line.")
+        rows.append((place, row))
+    return rows
 
 
 def first_line(error: BaseException) -> str:

@@ -13,11 +13,12 @@ from helpers.runtime import ROOT
 
 HELPERS = ROOT / "helpers"
 ROOMS = (
-    "runtime environment profiles kernels model rollout benchmark sandbox rewards tasks evaluation grpo display tiny "
-    "run"
+    "runtime environment profiles step_line kernels model rollout benchmark sandbox rewards tasks evaluation grpo "
+    "display tiny run"
 ).split()
 #: Rooms that may use less than all earlier ones.
-ONLY = {"runtime": set(), **dict.fromkeys("environment kernels sandbox display".split(), {"runtime"})}
+ONLY = {"runtime": set(), **dict.fromkeys("environment step_line kernels sandbox".split(), {"runtime"})}
+ONLY["display"] = {"runtime", "step_line"}
 TOP_LEVEL = {
     "notebooks", "helpers", "tests", "requirements.txt", "constraints.txt", "Makefile", "README.md", "LICENSE",
     "pyproject.toml", "CITATION.cff",
@@ -45,10 +46,56 @@ def test_a_room_imports_only_earlier_rooms(path):
                 assert name != "helpers" and name.split(".")[1] in allowed, f"{path} imports {name}"
 
 
+def imports_of(path, modules):
+    """The modules of `helpers` that a file imports, wherever in it: in functions and for type checkers, too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                found.add(submodule if submodule in modules else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & modules.keys()
+
+
+def circle_in(imports):
+    """The modules of a circle of imports, or [] where there is none."""
+    finished = set()
+    path = []
+
+    def visit(module):
+        if module in path:
+            return path[path.index(module) :]
+        if module in finished:
+            return []
+        path.append(module)
+        for imported in sorted(imports[module]):
+            circle = visit(imported)
+            if circle:
+                return circle
+        finished.add(path.pop())
+        return []
+
+    return next(filter(None, map(visit, sorted(imports))), [])
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """Of two modules that import each other neither can be read, tested or replaced alone."""
+    modules = {}
+    for path in sources():
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        modules[name.removesuffix(".__init__")] = path
+    imports = {name: imports_of(path, modules) - {name} for name, path in modules.items()}
+    assert circle_in(imports) == []
+    with_a_circle = {**imports, "helpers.runtime": {"helpers.grpo.trainer"}}
+    assert circle_in(with_a_circle), "the search finds none where there is one"
+
+
 def test_the_map_in_the_readme_is_the_house():
     """A map with a room that is gone, or without one that is there, costs a reader the evening."""
     block = (ROOT / "README.md").read_text().split("## The map")[1].split("```")[1]
-    shown = re.findall(r"^  ([a-z]+)(?:/|\.py) ", block, re.M)
+    shown = re.findall(r"^  ([a-z_]+)(?:/|\.py) ", block, re.M)
     assert shown == ROOMS and {room_of(path) for path in sources()} == set(ROOMS)
 
 

@@ -3,5 +3,3 @@
 from helpers.display.live import LiveView
 from helpers.display.plots import plot_comparison, plot_lines, plot_masks, plot_rewards, plot_training
 from helpers.display.tables import text_table
-
-__all__ = ["LiveView", "plot_comparison", "plot_lines", "plot_masks", "plot_rewards", "plot_training", "text_table"]

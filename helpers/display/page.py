@@ -9,17 +9,9 @@ import math
 import re
 
 from helpers.display.tables import text_table
+from helpers.step_line import step_line
 
 BLUE, GREEN, ORANGE, PLAIN = "#4a86d8", "#2e9e6b", "#d9622b", "currentColor"
-LINE_COLUMNS = (
-    ("reward", "reward", "{:+.2f}"),
-    ("outcomes/correct", "correct", "{:.0%}"),
-    ("outcomes/refused", "refused", "{:.0%}"),
-    ("completions/mean_length", "tokens", "{:.0f}"),
-    ("completions/clipped_ratio", "cut off", "{:.0%}"),
-    ("entropy", "entropy", "{:.2f}"),
-    ("step_time", "seconds", "{:.1f}"),
-)
 #: The page's rows: log name, heading (indented: a part of the row above), format, colour of the curve.
 REWARD = ("reward", "reward", "{:+.2f}", BLUE)
 #: Colours of outcomes that mean the same in every task; the others are plain.
@@ -50,10 +42,9 @@ BLOCK += "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;"
 
 def line(state, logs):
     """One short line for a terminal."""
-    shown = [f"{heading} {_show(form, logs[name])}" for name, heading, form in LINE_COLUMNS if name in logs]
     left = _times(state)[1]
     minutes = _show("{:.1f}", left and left / 60)
-    return f"step {state.global_step}/{state.max_steps}  {'  '.join(shown)}  {minutes} min left{_watched(logs, '; ')}"
+    return f"step {state.global_step}/{state.max_steps}  {step_line(logs)}  {minutes} min left{_watched(logs, '; ')}"
 
 
 def page(state, logs, completions):

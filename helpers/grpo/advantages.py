@@ -1,59 +1,66 @@
-"""From rewards to advantages: how much better than its group a completion is."""
+"""From rewards to advantages: how much better than its group a completion is.
+
+Letters of shapes: B completions, R reward functions, G groups, N completions of each group.
+"""
+
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 #: Rewards that differ by no more than this share of the larger are equal: eight units in the last place of a float64.
 ROUNDING = 2.0**-49
 
 
-def combine_rewards(rewards, weights=None):
-    """Weighted sum over reward functions; NaN stands for "not applicable" and counts nothing.
+def combine_rewards(rewards_BR: Tensor, weights: Sequence[float] | None = None) -> Tensor:
+    """Return the weighted sum over the reward functions, float64 [B]. NaN stands for "not applicable".
 
-    rewards: float [B, R]. weights: R numbers, default 1; 0 for what is only to be logged. Returns float64 [B];
-    a row that is NaN wherever the weight is not 0 stays NaN.
+    weights: R numbers, default 1; 0 for what is only to be logged. A NaN adds nothing to the sum. The sum is NaN where
+    all rewards are that have a weight other than 0.
     """
-    weights = torch.tensor(weights or [1.0] * rewards.shape[1], dtype=torch.float64)
-    assert len(weights) == rewards.shape[1], f"{len(weights)} reward_weights for {rewards.shape[1]} rewards"
-    total = (rewards.double() * weights).nansum(1)
-    return total.masked_fill(rewards[:, weights != 0].isnan().all(1), float("nan"))
+    weights_R = torch.tensor(weights or [1.0] * rewards_BR.shape[1], dtype=torch.float64)
+    assert len(weights_R) == rewards_BR.shape[1], f"{len(weights_R)} reward_weights for {rewards_BR.shape[1]} rewards"
+    totals_B = (rewards_BR.double() * weights_R).nansum(1)
+    is_unknown_B = rewards_BR[:, weights_R != 0].isnan().all(1)
+    return totals_B.masked_fill(is_unknown_B, float("nan"))
 
 
-def group_advantages(rewards, num_generations, scale="group"):
-    """A = (R - mean of its group) / (std + 1e-4), group after group (DeepSeekMath, 2024, section 4.1).
+def group_advantages(rewards_GN: Tensor, scale: str = "group") -> Tensor:
+    """Return A = (R - mean of its group) / (std + 1e-4), float32 [G, N] (DeepSeekMath, 2024, section 4.1).
 
     Args:
-        rewards: [B], B a multiple of `num_generations`; completions of a prompt stand together.
-            NaN: not judged, gets advantage 0 and does not count in its group.
-        scale: "group" divides by the group's standard deviation, "batch" by the batch's (both
-            with n - 1, as TRL does), "none" not at all (Dr. GRPO, 2025).
+        rewards_GN: the rewards of each group in a row. NaN: not judged, gets advantage 0 and does not count in its
+            group.
+        scale: "group" divides by the group's standard deviation, "batch" by that of all groups together (both with
+            n - 1, as TRL does), "none" not at all (Dr. GRPO, 2025).
 
-    Returns: float32 [B], exactly 0 throughout a group whose rewards are all equal.
+    The advantages of a group whose rewards are all equal are exactly 0.
     """
-    groups_GN = rewards.double().view(-1, num_generations)
-    centred_GN = groups_GN - groups_GN.nanmean(1, keepdim=True)
+    rewards_GN = rewards_GN.double()
+    centred_GN = rewards_GN - rewards_GN.nanmean(1, keepdim=True)
     if scale == "group":
-        centred_GN = centred_GN / (_std(groups_GN) + 1e-4)
+        centred_GN = centred_GN / (_std(rewards_GN) + 1e-4)
     elif scale == "batch":
-        centred_GN = centred_GN / (_std(groups_GN.view(1, -1)) + 1e-4)
-    centred_GN = centred_GN.masked_fill(equal_groups(rewards, num_generations)[:, None], 0.0)
-    return centred_GN.nan_to_num(0.0).flatten().float()
+        centred_GN = centred_GN / (_std(rewards_GN.view(1, -1)) + 1e-4)
+    centred_GN = centred_GN.masked_fill(equal_groups(rewards_GN)[:, None], 0.0)
+    return centred_GN.nan_to_num(0.0).float()
 
 
-def equal_groups(rewards, num_generations):
-    """bool [groups]: whether all judged rewards of a group are equal, so that nothing can be learnt.
+def equal_groups(rewards_GN: Tensor) -> Tensor:
+    """Tell of each group whether all its judged rewards are equal, so that nothing can be learnt: bool [G].
 
     Differences in the last bits are rounding, such as that of sums in another order: AdamW would make a full step of
     the smallest gradient.
     """
-    groups_GN = rewards.double().view(-1, num_generations)
-    lowest_G = groups_GN.nan_to_num(float("inf")).amin(1)
-    highest_G = groups_GN.nan_to_num(float("-inf")).amax(1)
+    rewards_GN = rewards_GN.double()
+    lowest_G = rewards_GN.nan_to_num(float("inf")).amin(1)
+    highest_G = rewards_GN.nan_to_num(float("-inf")).amax(1)
     largest_G = torch.maximum(lowest_G.abs(), highest_G.abs())
     return highest_G - lowest_G <= ROUNDING * largest_G
 
 
-def _std(rows):
-    """Standard deviation with n - 1 of each row, NaN left out, 0 for fewer than two values. [G, 1]"""
+def _std(rows: Tensor) -> Tensor:
+    """Return the standard deviation with n - 1 of each row: [rows, 1]. NaN is left out; 0 for fewer than two values."""
     count = rows.isnan().logical_not().sum(1, keepdim=True)
     squares = (rows - rows.nanmean(1, keepdim=True)).square().nansum(1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -4,18 +4,32 @@ Every function here is pure, and what it looks at is in `metrics.jsonl`: a resum
 uninterrupted one would have raised. A value that a row lacks, or that is None there, raises none.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from helpers.grpo.monitor import FIRST_STEPS
-from helpers.runtime import UserError
+from helpers.runtime import finite_or_none, is_finite_number
 
 #: A warning is given when it begins and, while it lasts, again after so many steps.
 STEPS_BETWEEN = 10
 #: How many steps in a row must be beyond a bound that single steps may pass by chance.
 STEPS_IN_A_ROW = 3
+
+# The limits of the warnings.
+#: Entropy, as a share of its mean in the run's first steps.
+LEAST_ENTROPY = 0.25
+#: Share of the samples that carries a step.
+LEAST_SAMPLE_SIZE = 0.5
+#: Mean difference between the sampler's and the trainer's log-probabilities, over its mean in the first steps; a
+#: difference below the floor, in nats a token, is no reason to warn, however much it grew.
+MOST_GROWTH = 3.0
+DIFFERENCE_FLOOR = 0.01
+#: How many times as likely a token may become as it was when it was drawn.
+LARGEST_RATIO = 10.0
+#: Share of the GPU's memory that tensors take in a step.
+MOST_MEMORY = 0.95
 
 Row = dict
 History = Sequence[Row]
@@ -30,71 +44,64 @@ class Alarm:
     stops: bool = False
 
 
-@dataclass(frozen=True)
-class AlarmLimits:
-    """When an alarm is raised; None turns one off.
+class Rule(NamedTuple):
+    """An alarm of the table below.
 
-    no_signal_steps: stop after so many steps in a row from which nothing could be learnt.
-    entropy_share: warn when the entropy is below this share of its mean in the run's first steps.
-    effective_sample_size: warn when a smaller share of the samples than this carries a step.
-    difference_growth: warn when the mean difference between the sampler's and the trainer's log-probabilities is so
-        many times its mean in the run's first steps.
-    difference_floor: differences below this, in nats a token, are no reason to warn, however much they grew.
-    largest_ratio: warn when a token became so many times as likely as it was when it was drawn.
-    memory_share: warn when tensors took more than this share of the GPU's memory in a step.
+    name: a short label. find: of the history, what the sentence says in numbers; None where nothing is wrong with the
+    last step. sentence: what is wrong, why, and what to do, with the numbers' names in braces. stops: whether going on
+    is of no use.
     """
 
-    no_signal_steps: int | None = 10
-    entropy_share: float | None = 0.25
-    effective_sample_size: float | None = 0.5
-    difference_growth: float | None = 3.0
-    difference_floor: float = 0.01
-    largest_ratio: float | None = 10.0
-    memory_share: float | None = 0.95
+    name: str
+    find: Callable[[History], dict | None]
+    sentence: str
+    stops: bool = False
 
-    def __post_init__(self):
-        if self.no_signal_steps is not None and self.no_signal_steps < 1:
-            raise UserError(
-                f"no_signal_steps must be at least 1, or None never to stop a run for this; got {self.no_signal_steps}."
-            )
+    def holds(self, history: History) -> bool:
+        """Tell whether it is raised for the last step."""
+        return self.find(history) is not None
+
+    def alarm(self, history: History) -> Alarm:
+        """The alarm of the last step."""
+        return Alarm(self.name, self.sentence.format(**self.find(history)), self.stops)
 
 
-def check_alarms(history: History, limits: AlarmLimits) -> list[Alarm]:
+def check_alarms(history: History, no_signal_steps: int | None) -> list[Alarm]:
     """Return the alarms of the last step, those that stop the run first.
 
-    history: the run's rows from its first step on, as in metrics.jsonl. An alarm that stops the run is given at each
-    step where it holds, so that it also stops a run that was resumed without a change.
+    history: the run's rows from its first step on, as in metrics.jsonl. no_signal_steps: stop after so many steps in a
+    row from which nothing could be learnt; None: never. An alarm that stops the run is given at each step where it
+    holds, so that it also stops a run that was resumed without a change.
     """
     if not history:
         return []
     alarms = []
-    for name, check in STOPS.items():
-        sentence = check(history, len(history), limits)
+    if no_signal_steps is not None:
+        sentence = no_signal(history, no_signal_steps)
         if sentence is not None:
-            alarms.append(Alarm(name, sentence, stops=True))
-    for name, check in WARNINGS.items():
-        if _is_due(check, history, limits):
-            alarms.append(Alarm(name, check(history, len(history), limits)))
+            alarms.append(Alarm("no signal", sentence, stops=True))
+    for rule in RULES:
+        if rule.stops and rule.holds(history):
+            alarms.append(rule.alarm(history))
+    for rule in RULES:
+        if not rule.stops and _is_due(rule, history):
+            alarms.append(rule.alarm(history))
     return alarms
 
 
-def _is_due(check: Callable, history: History, limits: AlarmLimits) -> bool:
+def _is_due(rule: Rule, history: History) -> bool:
     """Tell whether a warning begins with the last row, or has lasted a multiple of STEPS_BETWEEN steps since."""
     lasted = 0
-    while lasted < len(history) and check(history, len(history) - lasted, limits) is not None:
+    while lasted < len(history) and rule.holds(history[: len(history) - lasted]):
         lasted += 1
     return lasted % STEPS_BETWEEN == 1
 
 
-# Each check below takes the history, how many of its rows are known (`count`), and the limits. It returns the sentence
-# for the last known row, or None where there is nothing to say.
-
-
-def _no_signal(history: History, count: int, limits: AlarmLimits) -> str | None:
-    steps = limits.no_signal_steps
-    if steps is None or count < steps:
+def no_signal(history: History, steps: int) -> str | None:
+    """Return the sentence for a run whose last `steps` steps taught nothing, None where one of them did."""
+    if len(history) < steps:
         return None
-    reasons = [no_signal_reason(row) for row in history[count - steps : count]]
+    reasons = [no_signal_reason(row) for row in history[-steps:]]
     if None in reasons:
         return None
     reason, times = Counter(reasons).most_common(1)[0]
@@ -172,95 +179,94 @@ def _zero_advantages_reason(row: Row) -> str:
     return "equal rewards"
 
 
-def _nonfinite_reward(history: History, count: int, limits: AlarmLimits) -> str | None:
-    row = history[count - 1]
+def _nonfinite_reward(history: History) -> dict | None:
+    row = history[-1]
     share = _number(row, "completions/nonfinite_reward_ratio") or 0
     totals = (row.get("reward"), row.get("reward_std"))
-    total_is_finite = all(math.isfinite(total) for total in totals if isinstance(total, float))
+    total_is_finite = all(is_finite_number(total) for total in totals if isinstance(total, float))
     if share == 0 and total_is_finite:
         return None
-    whose = f"{share:.0%} of the completions" if share else "the completions"
-    return (
-        f"The rewards of {whose}, times reward_weights, add up to no finite number: return smaller rewards or set "
-        "smaller reward_weights, and start in a new run folder."
-    )
+    return {"whose": f"{share:.0%} of the completions" if share else "the completions"}
 
 
-def _entropy_collapse(history: History, count: int, limits: AlarmLimits) -> str | None:
+def _entropy_collapse(history: History) -> dict | None:
     at_first = _first_mean(history, "entropy")
-    latest = _latest(history, count, "entropy")
-    if limits.entropy_share is None or at_first is None or latest is None:
+    latest = _latest(history, "entropy")
+    if at_first is None or latest is None or max(latest) >= LEAST_ENTROPY * at_first:
         return None
-    if max(latest) >= limits.entropy_share * at_first:
-        return None
-    return (
-        f"Entropy collapse: {latest[-1]:.3g} nats a token, {at_first:.3g} in the first steps, so completions become "
-        "alike and less and less is tried: lower learning_rate, raise epsilon_high or temperature, or stop here and "
-        "evaluate an earlier checkpoint."
-    )
+    return {"latest": latest[-1], "at_first": at_first}
 
 
-def _small_sample(history: History, count: int, limits: AlarmLimits) -> str | None:
-    share = _number(history[count - 1], "sampling/effective_sample_size")
-    if limits.effective_sample_size is None or share is None or share >= limits.effective_sample_size:
-        return None
-    return (
-        f"The effective sample size is {share:.0%} of the samples, so a few of them decide the step: sampler and "
-        "trainer compute differently, so look at sampling/sampling_logp_difference, the dtype and router_replay."
-    )
+def _small_sample(history: History) -> dict | None:
+    share = _number(history[-1], "sampling/effective_sample_size")
+    return None if share is None or share >= LEAST_SAMPLE_SIZE else {"share": share}
 
 
-def _growing_difference(history: History, count: int, limits: AlarmLimits) -> str | None:
+def _growing_difference(history: History) -> dict | None:
     name = "sampling/sampling_logp_difference/mean"
     at_first = _first_mean(history, name)
-    latest = _latest(history, count, name)
-    if limits.difference_growth is None or at_first is None or latest is None:
+    latest = _latest(history, name)
+    if at_first is None or latest is None or min(latest) <= max(MOST_GROWTH * at_first, DIFFERENCE_FLOOR):
         return None
-    if min(latest) <= max(limits.difference_growth * at_first, limits.difference_floor):
-        return None
-    return (
-        f"Sampler and trainer drift apart: their log-probabilities differ by {latest[-1]:.3g} nats a token, "
-        f"{at_first:.3g} in the first steps, and a run can fall apart from that alone: lower learning_rate, go back to "
-        "an earlier checkpoint, and if it grows at learning_rate 0 too, the sampler's weights are not the trainer's."
-    )
+    return {"latest": latest[-1], "at_first": at_first}
 
 
-def _ratio_outlier(history: History, count: int, limits: AlarmLimits) -> str | None:
-    largest = _number(history[count - 1], "ratio/max")
-    if limits.largest_ratio is None or largest is None or largest <= limits.largest_ratio:
-        return None
-    return (
-        f"A token became {largest:.3g} times as likely as when it was drawn, so the step rests on outliers: lower "
-        "learning_rate or num_iterations."
-    )
+def _ratio_outlier(history: History) -> dict | None:
+    largest = _number(history[-1], "ratio/max")
+    return None if largest is None or largest <= LARGEST_RATIO else {"largest": largest}
 
 
-def _memory_is_short(history: History, count: int, limits: AlarmLimits) -> str | None:
-    share = _number(history[count - 1], "memory/peak_share")
-    if limits.memory_share is None or share is None or share <= limits.memory_share:
-        return None
-    return (
-        f"{share:.0%} of the GPU's memory was taken at the peak of the step, and a longer completion may not fit: "
-        "lower per_device_train_batch_size, max_completion_length or num_generations."
-    )
+def _memory_is_short(history: History) -> dict | None:
+    share = _number(history[-1], "memory/peak_share")
+    return None if share is None or share <= MOST_MEMORY else {"share": share}
 
 
-#: Name of an alarm -> its check.
-STOPS = {"no signal": _no_signal, "nonfinite reward": _nonfinite_reward}
-WARNINGS = {
-    "entropy": _entropy_collapse,
-    "effective sample size": _small_sample,
-    "sampler and trainer": _growing_difference,
-    "ratio": _ratio_outlier,
-    "memory": _memory_is_short,
-}
+RULES = (
+    Rule(
+        "nonfinite reward",
+        _nonfinite_reward,
+        "The rewards of {whose}, times reward_weights, add up to no finite number: return smaller rewards or set "
+        "smaller reward_weights, and start in a new run folder.",
+        stops=True,
+    ),
+    Rule(
+        "entropy",
+        _entropy_collapse,
+        "Entropy collapse: {latest:.3g} nats a token, {at_first:.3g} in the first steps, so completions become "
+        "alike and less and less is tried: lower learning_rate, raise epsilon_high or temperature, or stop here and "
+        "evaluate an earlier checkpoint.",
+    ),
+    Rule(
+        "effective sample size",
+        _small_sample,
+        "The effective sample size is {share:.0%} of the samples, so a few of them decide the step: sampler and "
+        "trainer compute differently, so look at sampling/sampling_logp_difference, the dtype and router_replay.",
+    ),
+    Rule(
+        "sampler and trainer",
+        _growing_difference,
+        "Sampler and trainer drift apart: their log-probabilities differ by {latest:.3g} nats a token, "
+        "{at_first:.3g} in the first steps, and a run can fall apart from that alone: lower learning_rate, go back to "
+        "an earlier checkpoint, and if it grows at learning_rate 0 too, the sampler's weights are not the trainer's.",
+    ),
+    Rule(
+        "ratio",
+        _ratio_outlier,
+        "A token became {largest:.3g} times as likely as when it was drawn, so the step rests on outliers: lower "
+        "learning_rate or num_iterations.",
+    ),
+    Rule(
+        "memory",
+        _memory_is_short,
+        "{share:.0%} of the GPU's memory was taken at the peak of the step, and a longer completion may not fit: "
+        "lower per_device_train_batch_size, max_completion_length or num_generations.",
+    ),
+)
 
 
 def _number(row: Row, name: str) -> float | None:
     """Return a row's value where it is a finite number, else None."""
-    value = row.get(name)
-    is_number = isinstance(value, (int, float)) and math.isfinite(value)
-    return value if is_number else None
+    return finite_or_none(row.get(name))
 
 
 def _first_mean(history: History, name: str) -> float | None:
@@ -270,10 +276,9 @@ def _first_mean(history: History, name: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _latest(history: History, count: int, name: str) -> list[float] | None:
+def _latest(history: History, name: str) -> list[float] | None:
     """Return the last STEPS_IN_A_ROW values, all of them after the first steps; None where one is not known."""
-    start = count - STEPS_IN_A_ROW
-    if start < FIRST_STEPS:
+    if len(history) < FIRST_STEPS + STEPS_IN_A_ROW:
         return None
-    values = [_number(row, name) for row in history[start:count]]
+    values = [_number(row, name) for row in history[-STEPS_IN_A_ROW:]]
     return None if None in values else values

@@ -1,12 +1,11 @@
 """Which checkpoint of a run is the best one, by a metric of its step; and that it was chosen, for whoever reads it."""
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from helpers.grpo.config import GRPOConfig
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, did_you_mean, finite_or_none
 
 #: The file of a checkpoint that says where the run was.
 STATE = "trainer_state.json"
@@ -33,16 +32,15 @@ def monitor(args: GRPOConfig, logs: dict, step: int, earlier: Sequence[Path]) ->
     greater_is_better = args.greater_is_better
     if greater_is_better is None:
         greater_is_better = not metric.endswith("loss")
-    value = logs.get(metric)
-    is_number = isinstance(value, (int, float)) and math.isfinite(value)
+    value = finite_or_none(logs.get(metric))
     kept = [read_monitor(folder) for folder in earlier]
     counts = [other["checkpoints"] for other in kept if other and other["metric"] == metric]
     return {
         "metric": metric,
         "greater_is_better": greater_is_better,
-        "value": value if is_number else None,
+        "value": value,
         "step": step,
-        "checkpoints": max(counts, default=0) + is_number,
+        "checkpoints": max(counts, default=0) + (value is not None),
     }
 
 

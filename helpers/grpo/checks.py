@@ -1,61 +1,46 @@
-"""Checks of single settings; each raises one sentence that names the setting, what it must be and what was given."""
+"""What a trainer checks of its arguments, before hours of training lead to it."""
 
-import math
+import json
 from collections.abc import Sequence
-from numbers import Real
-from os import PathLike
+from typing import TYPE_CHECKING
 
-from helpers.runtime import UserError, did_you_mean
+from helpers.grpo.config import GRPOConfig
+from helpers.rollout.engine import RolloutEngine
+from helpers.runtime import UserError
 
+if TYPE_CHECKING:
+    from datasets import Dataset
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
-    """Raise UserError unless a setting has one of the allowed values."""
-    if value not in allowed:
-        close = did_you_mean(value, allowed) if isinstance(value, str) else ""
-        raise UserError(f"{name} must be one of {', '.join(allowed)}; got {value!r}{close}.")
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    """Raise UserError unless a setting is a whole number from `least` on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UserError(f"{name} must be a whole number from {least} on; got {value!r}.")
+#: More tokens than a chat template adds to a prompt.
+TEMPLATE_TOKENS = 256
 
 
-def check_number(name: str, value: object, least: float, is_least_allowed: bool) -> None:
-    """Raise UserError unless a setting is a finite number from `least` on, or above it."""
-    is_in_range = _is_number(value) and (value >= least if is_least_allowed else value > least)
-    if not is_in_range:
-        limit = f"from {least} on" if is_least_allowed else f"above {least}"
-        raise UserError(f"{name} must be a number {limit}; got {value!r}.")
+def check_dataset(name: str, dataset: "Dataset") -> None:
+    """Raise UserError unless a data set can be trained on."""
+    if not len(dataset) or "prompt" not in dataset.column_names:
+        raise UserError(f"{name} needs at least one row and a column 'prompt'.")
 
 
-def check_numbers(name: str, values: object) -> None:
-    """Raise UserError unless a setting is a list of finite numbers."""
-    if not isinstance(values, (list, tuple)) or not all(_is_number(value) for value in values):
-        raise UserError(f"{name} must be a list of finite numbers; got {values!r}.")
+def check_rewards(names: Sequence[str], weights: Sequence[float] | None) -> None:
+    """Raise UserError unless rewards can be told apart in the logs and each has a weight."""
+    if len(set(names)) < len(names):
+        raise UserError(f"Two rewards have one name in {list(names)}: give each function a __name__ of its own.")
+    if weights is not None and len(weights) != len(names):
+        raise UserError(f"{len(weights)} reward_weights for {len(names)} reward functions.")
 
 
-def _is_number(value: object) -> bool:
-    """Tell whether a value is a finite number, and no boolean."""
-    try:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False
+def check_prompts(name: str, dataset: "Dataset", engine: RolloutEngine, args: GRPOConfig) -> None:
+    """Raise UserError for a prompt that is too long.
 
-
-def check_path(name: str, value: object) -> None:
-    """Raise UserError unless a setting is the path of a file or folder."""
-    if not isinstance(value, (str, PathLike)) or not str(value):
-        raise UserError(f"{name} must be a path; got {value!r}.")
-
-
-def check_mapping(name: str, value: object) -> None:
-    """Raise UserError unless a setting is a dictionary."""
-    if not isinstance(value, dict):
-        raise UserError(f"{name} must be a dictionary; got {value!r}.")
-
-
-def check_flag(name: str, value: object) -> None:
-    """Raise UserError unless a setting is True or False."""
-    if not isinstance(value, bool):
-        raise UserError(f"{name} must be True or False; got {value!r}.")
+    A token takes at least one byte, so only prompts of many bytes are rendered.
+    """
+    room = engine.max_length - args.max_completion_length
+    for number, prompt in enumerate(dataset["prompt"], 1):
+        if len(json.dumps(prompt)) < room - TEMPLATE_TOKENS:
+            continue
+        length = engine.prompt_length(prompt)
+        if length > room:
+            raise UserError(
+                f"The prompt of row {number} of {name} has {length} tokens and there is room for {room}: "
+                "shorten it, leave it out, or raise max_prompt_length."
+            )

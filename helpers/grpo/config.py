@@ -1,240 +1,324 @@
 """Settings of a GRPO run, in TRL's names."""
 
 from dataclasses import asdict, dataclass, fields
+from os import PathLike
 
-from helpers.grpo.checks import (
-    check_choice,
-    check_count,
-    check_flag,
-    check_mapping,
-    check_number,
-    check_numbers,
-    check_path,
-)
 from helpers.grpo.correction import CORRECTION_MODES
 from helpers.grpo.losses import LOSS_TYPES, Clipping
-from helpers.grpo.trl_settings import NEUTRAL, check_trl_settings
-from helpers.model.memory import PROMPT, micro_batch_size, rollout_length
+from helpers.grpo.settings import check_settings, documented_settings, setting
+from helpers.grpo.trl_settings import RENAMED, check_trl_settings, refuse_name, steps_that_make
+from helpers.model.memory import PROMPT, MemoryPlan, memory_plan, micro_batch_size, rollout_length
+from helpers.profiles import Profile
 from helpers.runtime import UserError
 
-SCALES = ("group", "batch", "none")
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")
-ROUTER_REPLAY = ("off", "measure", "replay")
-EVAL_STRATEGIES = ("no", "steps")
-
-CHOICES = {
-    "loss_type": tuple(LOSS_TYPES),
-    "importance_sampling_level": ("token", "sequence"),
-    "importance_sampling_mode": CORRECTION_MODES,
-    "scale_rewards": SCALES,
-    "lr_scheduler_type": SCHEDULES,
-    "optim": OPTIMIZERS,
-    "router_replay": ROUTER_REPLAY,
-    "eval_strategy": EVAL_STRATEGIES,
-}
-#: Settings that are whole numbers -> the least.
-COUNTS = {
-    "max_steps": 1, "num_generations": 2, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 1,
-    "steps_per_generation": 1, "num_iterations": 1, "max_prompt_length": 1, "max_completion_length": 1,
-    "save_steps": 1, "save_total_limit": 1, "eval_steps": 1, "num_generations_eval": 1, "warmup_steps": 0, "seed": 0,
-    "no_signal_steps": 1,
-}  # fmt: skip
-#: Settings that are numbers -> the least, and whether it is allowed itself.
-NUMBERS = {
-    "learning_rate": (0, True), "warmup_ratio": (0, True), "weight_decay": (0, True), "max_grad_norm": (0, True),
-    "temperature": (0, False), "beta": (0, True), "epsilon": (0, True), "epsilon_high": (0, True), "delta": (1, False),
-    "sapo_temperature_neg": (0, False), "sapo_temperature_pos": (0, False), "importance_sampling_clip_max": (0, False),
-    "importance_sampling_clip_min": (0, True), "router_aux_loss_coef": (0, True), "max_minutes": (0, False),
-    "reward_timeout": (0, False),
-}  # fmt: skip
-FLAGS = (
-    "gradient_checkpointing", "use_bias_correction_kl", "mask_truncated_completions", "importance_sampling_correction",
-    "load_best_model_at_end",
-)  # fmt: skip
-#: Settings of TRL that have another name here, as vLLM is not used.
-RENAMED = {
-    "vllm_importance_sampling_correction": "importance_sampling_correction",
-    "vllm_importance_sampling_mode": "importance_sampling_mode",
-    "vllm_importance_sampling_clip_max": "importance_sampling_clip_max",
-    "vllm_importance_sampling_clip_min": "importance_sampling_clip_min",
-}
-#: Settings that may be None.
-OPTIONAL = {
-    "max_grad_norm", "steps_per_generation", "epsilon_high", "delta", "importance_sampling_clip_min", "max_minutes",
-    "eval_steps", "num_generations_eval", "no_signal_steps", "save_total_limit",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, init=False)
+@documented_settings
+@dataclass(frozen=True)
 class GRPOConfig:
     """Settings of a GRPO run: `GRPOConfig(output_dir, max_steps=30, ...)`, in TRL's names and with TRL's meanings.
+
+    `GRPOConfig.from_trl(...)` takes the settings of a TRL script as they are.
 
     Defaults are those of TRL 1.16, except for these: max_steps is 100 (TRL: -1, three epochs), save_steps 1 (TRL: 500)
     and save_total_limit 2 (TRL: None, all), as a step is long and a session short; every step is logged (logging_steps,
     TRL: 10); optim is "auto" (TRL: "adamw_torch_fused"); and importance_sampling_mode is "token_truncate" (TRL:
-    "sequence_mask", which leaves long completions out).
+    "sequence_mask", which leaves long completions out). The default of router_aux_loss_coef is 0, where TRL's None
+    takes the model's own coefficient, 0.9 for gpt-oss, which drowns the policy gradient. `load_model` decides the
+    dtype, where TRL's bf16=None means True.
 
     Batches. Sizes count completions, lengths count tokens. per_device_train_batch_size * gradient_accumulation_steps
     completions make one optimizer step. per_device_train_batch_size * steps_per_generation completions are generated
-    together, a multiple of num_generations; steps_per_generation is a multiple of gradient_accumulation_steps, and by
-    default equal to it. num_iterations: times that each generation is gone through. So a generation serves
-    num_iterations * steps_per_generation / gradient_accumulation_steps optimizer steps; where that is one, the run is
-    on-policy and every ratio is 1. A micro-batch has per_device_train_batch_size completions, on a GPU more where they
-    are shorter than the longest that may be.
+    together, a multiple of num_generations. So a generation serves num_iterations * steps_per_generation /
+    gradient_accumulation_steps optimizer steps; where that is one, the run is on-policy and every ratio is 1.
 
-    Loss. loss_type: a name in `helpers.grpo.losses.LOSS_TYPES`. With "cispo", epsilon_high must be given and is the cap
-    of the ratio itself, 5.0 say. importance_sampling_level="sequence" is GSPO. beta: factor of the KL divergence from
-    the model without its adapter. scale_rewards: "group" (or True), "batch" or "none" (or False). max_grad_norm: 0 or
-    None for no clipping. router_aux_loss_coef: factor of a loss that balances the experts. Its default is 0, where
-    TRL's None takes the model's own coefficient, 0.9 for gpt-oss, which drowns the policy gradient.
-
-    importance_sampling_correction and the settings that begin so are TRL's with "vllm_" before them, which may stand
-    there: the weights that correct for the difference between sampler and trainer (`helpers.grpo.correction`).
-
-    Schedule. lr_scheduler_type and lr_scheduler_kwargs: as in transformers. "cosine_with_min_lr" takes
-    {"min_lr_rate": 0.1}. warmup_steps or warmup_ratio, of max_steps; "constant" has no warm-up, "constant_with_warmup"
-    has. optim: "adamw_torch", "adamw_8bit" (bitsandbytes), TRL's other name of either, or "auto": 8 bits on a GPU where
-    bitsandbytes is installed.
-
-    gradient_checkpointing: keep only each layer's input for the backward pass and compute the rest anew.
-    eval_strategy, eval_steps: with "steps", evaluate on eval_dataset after each eval_steps steps (None: save_steps).
-    num_generations_eval: completions of each of its prompts; None: num_generations.
-    metric_for_best_model, greater_is_better, load_best_model_at_end: keep the best checkpoint by a logged metric, and
-    end with it. greater_is_better: None is True unless the name ends in "loss".
-
-    Settings of ours:
-    max_prompt_length: a longer prompt is refused, not cut; memory is planned for both lengths together.
-    max_minutes: stop cleanly, checkpoint written, when they are over; None: never.
-    reward_timeout: seconds that one call of a reward function may take.
-    router_replay: "measure" logs how often the trainer's routers choose other experts than the sampler's did, and
-    "replay" makes the trainer use the sampler's experts (R3, 2025).
-    backup_dir: a folder, on Drive say, that gets a copy of every checkpoint.
-    no_signal_steps: stop after so many generations in a row from which nothing could be learnt; None: never.
-
-    A setting of TRL that is not listed here may be given with a value that asks for what this trainer does anyway, such
-    as top_p=1.0. It is not kept. Raises UserError for any other value of it, and for an unknown name;
-    `helpers.grpo.trl_settings` has the table. Where TRL's default is not such a value (bf16=None means True), this
-    trainer still does what the table says: `load_model` decides the dtype.
+    Raises UserError for a value that has no meaning and for an unknown name.
     """
 
-    output_dir: str = "trainer_output"
-    # length of the run, and the optimizer
-    max_steps: int = 100
-    learning_rate: float = 1e-6
-    lr_scheduler_type: str = "linear"
-    lr_scheduler_kwargs: dict | None = None
-    warmup_steps: int = 0
-    warmup_ratio: float = 0.0
-    optim: str = "auto"
-    weight_decay: float = 0.0
-    max_grad_norm: float | None = 1.0
-    # batches
-    num_generations: int = 8
-    per_device_train_batch_size: int = 8
-    gradient_accumulation_steps: int = 1
-    steps_per_generation: int | None = None
-    num_iterations: int = 1
-    gradient_checkpointing: bool = True
-    # generation
-    max_prompt_length: int = PROMPT
-    max_completion_length: int = 512
-    temperature: float = 1.0
-    chat_template_kwargs: dict | None = None
-    seed: int = 42
-    # rewards and loss
-    reward_weights: tuple | None = None
-    scale_rewards: str = "group"
-    loss_type: str = "dapo"
-    importance_sampling_level: str = "token"
-    epsilon: float = 0.2
-    epsilon_high: float | None = None
-    delta: float | None = None
-    sapo_temperature_neg: float = 1.05
-    sapo_temperature_pos: float = 1.0
-    beta: float = 0.0
-    use_bias_correction_kl: bool = True
-    mask_truncated_completions: bool = False
-    importance_sampling_correction: bool = True
-    importance_sampling_mode: str = "token_truncate"
-    importance_sampling_clip_max: float = 3.0
-    importance_sampling_clip_min: float | None = None
-    router_replay: str = "off"
-    router_aux_loss_coef: float = 0.0
-    # checkpoints and evaluation
-    save_steps: int = 1
-    save_total_limit: int | None = 2
-    backup_dir: str | None = None
-    metric_for_best_model: str | None = None
-    greater_is_better: bool | None = None
-    load_best_model_at_end: bool = False
-    eval_strategy: str = "no"
-    eval_steps: int | None = None
-    num_generations_eval: int | None = None
-    # limits
-    max_minutes: float | None = None
-    reward_timeout: float = 600.0
-    no_signal_steps: int | None = 10
+    output_dir: PathLike | str = setting(
+        "trainer_output", "The folder of the run: checkpoints, metrics, completions.", may_differ=True
+    )
 
-    def __init__(self, output_dir: str = "trainer_output", **settings):
-        values = {field.name: field.default for field in fields(self)}
-        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
-        foreign = {name: value for name, value in settings.items() if name not in values}
-        values["output_dir"] = output_dir
-        values |= {name: value for name, value in settings.items() if name in values}
-        if isinstance(values["scale_rewards"], bool):
-            values["scale_rewards"] = "group" if values["scale_rewards"] else "none"
-        if isinstance(values["reward_weights"], list):
-            values["reward_weights"] = tuple(values["reward_weights"])
-        vars(self).update(values)  # a frozen dataclass allows no assignment to its fields
-        self._check_values()
-        if self.steps_per_generation is None and foreign.get("generation_batch_size") is not None:
-            vars(self)["steps_per_generation"] = self._steps_that_make(foreign["generation_batch_size"])
+    # length of the run, and the optimizer
+    max_steps: int = setting(
+        100,
+        "Optimizer steps of the run.",
+        least=1,
+        may_differ=lambda args: args.lr_scheduler_type == "constant",  # another schedule depends on it
+    )
+    learning_rate: float = setting(1e-6, "Of AdamW.", least=0)
+    lr_scheduler_type: str = setting("linear", "The schedule, as in transformers.", choices=SCHEDULES)
+    lr_scheduler_kwargs: dict | None = setting(
+        None, 'Of the schedule, as in transformers: "cosine_with_min_lr" takes {"min_lr_rate": 0.1}.'
+    )
+    warmup_steps: int = setting(0, 'Of the schedule. "constant" has none, "constant_with_warmup" has.', least=0)
+    warmup_ratio: float = setting(0.0, "The same, as a share of max_steps.", least=0)
+    optim: str = setting(
+        "auto",
+        'AdamW of PyTorch, or of bitsandbytes with moments in 8 bits; "auto": 8 bits on a GPU where bitsandbytes is '
+        "installed.",
+        choices=OPTIMIZERS,
+        may_differ=True,  # the optimizer that it led to must be the same
+    )
+    weight_decay: float = setting(0.0, "Of AdamW.", least=0)
+    max_grad_norm: float | None = setting(1.0, "The gradient is clipped to this norm; 0 or None: never.", least=0)
+
+    # batches
+    num_generations: int = setting(8, "Completions of each prompt, which are compared with each other.", least=2)
+    per_device_train_batch_size: int = setting(
+        8,
+        "Completions of a micro-batch; on a GPU more where they are shorter than the longest that may be.",
+        least=1,
+        # a step is cut into micro-batches as the memory allows, which changes no more than rounding
+        may_differ=lambda args: args.loss_type != "bnpo",
+    )
+    gradient_accumulation_steps: int = setting(1, "Micro-batches of an optimizer step.", least=1, may_differ=True)
+    steps_per_generation: int | None = setting(
+        None,
+        "Micro-batches of a generation, a multiple of gradient_accumulation_steps; None: equal to it.",
+        least=1,
+        may_differ=True,
+    )
+    num_iterations: int = setting(1, "Times that each generation is gone through.", least=1)
+    gradient_checkpointing: bool = setting(
+        True, "Keep only each layer's input for the backward pass and compute the rest anew.", may_differ=True
+    )
+
+    # generation
+    max_prompt_length: int = setting(
+        PROMPT,
+        "A longer prompt is refused, not cut; memory is planned for both lengths together.",
+        least=1,
+        may_differ=True,
+    )
+    max_completion_length: int = setting(512, "Tokens at which a completion is cut off.", least=1)
+    temperature: float = setting(1.0, "That completions are drawn at, and log-probabilities are taken at.", above=0)
+    chat_template_kwargs: dict | None = setting(None, 'Of the chat template, such as {"reasoning_effort": "low"}.')
+    seed: int = setting(42, "Of the order of the prompts and of every draw.", least=0)
+
+    # rewards and loss
+    reward_weights: tuple | None = setting(None, "One number a reward function; None: all 1, or the task's own.")
+    scale_rewards: str | bool = setting(
+        "group",
+        "What advantages are divided by: the standard deviation of the group (or True) or of the batch, or nothing "
+        "(or False).",
+        choices=("group", "batch", "none"),
+    )
+    loss_type: str = setting("dapo", "Objective and weighting, see `helpers.grpo.losses`.", choices=tuple(LOSS_TYPES))
+    importance_sampling_level: str = setting(
+        "token", 'Whether each token has a ratio, or each completion one ("sequence": GSPO).',
+        choices=("token", "sequence"),
+    )  # fmt: skip
+    epsilon: float = setting(0.2, "The ratio is clipped below 1 - epsilon.", least=0)
+    epsilon_high: float | None = setting(
+        None,
+        'The ratio is clipped above 1 + epsilon_high; None: epsilon. With "cispo" it must be given and is the cap of '
+        "the ratio itself, 5.0 say.",
+        least=0,
+    )
+    delta: float | None = setting(None, "A second, wider limit of the ratio.", above=1)
+    sapo_temperature_neg: float = setting(1.05, 'Of "sapo", for advantages below 0.', above=0)
+    sapo_temperature_pos: float = setting(1.0, 'Of "sapo", for advantages above 0.', above=0)
+    beta: float = setting(0.0, "Factor of the KL divergence from the model without its adapter.", least=0)
+    use_bias_correction_kl: bool = setting(True, "Multiply the estimate of the KL divergence by the ratio.")
+    mask_truncated_completions: bool = setting(False, "Leave completions that were cut off out of the loss.")
+    importance_sampling_correction: bool = setting(
+        True,
+        "Weigh tokens for the difference between sampler and trainer, see `helpers.grpo.correction`. TRL has this "
+        'setting and the next three with "vllm_" before them.',
+    )
+    importance_sampling_mode: str = setting(
+        "token_truncate", "Whether a weight out of bounds is cut or its token left out.", choices=CORRECTION_MODES
+    )
+    importance_sampling_clip_max: float = setting(3.0, "The largest weight.", above=0)
+    importance_sampling_clip_min: float | None = setting(None, "The smallest weight; None: 0.", least=0)
+    router_replay: str = setting(
+        "off",
+        '"measure" logs how often the trainer\'s routers choose other experts than the sampler\'s did; "replay" makes '
+        "the trainer use the sampler's experts (R3, 2025).",
+        choices=("off", "measure", "replay"),
+    )
+    router_aux_loss_coef: float = setting(0.0, "Factor of a loss that balances the experts.", least=0)
+
+    # checkpoints and evaluation
+    save_steps: int = setting(1, "Steps from one checkpoint to the next.", least=1, may_differ=True)
+    save_total_limit: int | None = setting(
+        2, "Checkpoints that are kept, besides the best one; None: all.", least=1, may_differ=True
+    )
+    backup_dir: PathLike | str | None = setting(
+        None, "A folder, on Drive say, that gets a copy of every checkpoint.", may_differ=True
+    )
+    metric_for_best_model: str | None = setting(
+        None, "A logged metric by which the best checkpoint is kept.", may_differ=True
+    )
+    greater_is_better: bool | None = setting(
+        None, 'Of that metric; None: True unless its name ends in "loss".', may_differ=True
+    )
+    load_best_model_at_end: bool = setting(False, "End with the best checkpoint's adapter.", may_differ=True)
+    eval_strategy: str = setting(
+        "no", '"steps": evaluate on eval_dataset during the run.', choices=("no", "steps"), may_differ=True
+    )
+    eval_steps: int | None = setting(
+        None, "Steps from one evaluation to the next; None: save_steps.", least=1, may_differ=True
+    )
+    num_generations_eval: int | None = setting(
+        None, "Completions of each prompt of an evaluation; None: num_generations.", least=1, may_differ=True
+    )
+
+    # limits
+    max_minutes: float | None = setting(
+        None, "Stop, with a checkpoint written, when they are over; None: never.", above=0, may_differ=True
+    )
+    reward_timeout: float = setting(
+        600.0, "Seconds that one call of a reward function may take.", above=0, may_differ=True
+    )
+    no_signal_steps: int | None = setting(
+        10,
+        "Stop after so many generations in a row from which nothing could be learnt; None: never.",
+        least=1,
+        may_differ=True,
+    )
+
+    def __post_init__(self):
+        if isinstance(self.scale_rewards, bool):
+            object.__setattr__(self, "scale_rewards", "group" if self.scale_rewards else "none")
+        if isinstance(self.reward_weights, list):
+            object.__setattr__(self, "reward_weights", tuple(self.reward_weights))
+        check_settings(self)
         self._check_batches()
         self._check_loss()
         self._check_schedule()
         self._check_evaluation()
-        check_trl_settings(foreign, self._neutral(), own=values)
 
-    def _steps_that_make(self, batch: int) -> int | None:
-        """The steps_per_generation that a generation_batch_size of TRL asks for."""
-        check_count("generation_batch_size", batch, 1)
-        steps, rest = divmod(batch, self.per_device_train_batch_size)
-        if rest:
+    @classmethod
+    def from_trl(cls, output_dir: PathLike | str = "trainer_output", **settings) -> "GRPOConfig":
+        """Take the settings of a TRL script as they are, its `GRPOConfig(...)` with our name before it.
+
+        A setting that this trainer does not have is left out where its value changes nothing here, such as top_p=1.0.
+        Raises UserError with the reason where it would change the training, and for an unknown name with the nearest
+        one. `helpers.grpo.trl_settings` has the table.
+        """
+        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
+        names = {its_field.name for its_field in fields(cls)}
+        own = {name: value for name, value in settings.items() if name in names}
+        foreign = {name: value for name, value in settings.items() if name not in names}
+        batch = foreign.pop("generation_batch_size", None)
+        if batch is not None and own.get("steps_per_generation") is None:
+            own["steps_per_generation"] = steps_that_make(batch, cls, own)
+        config = cls(output_dir, **own)
+        if batch not in (None, config.generation_batch_size):
             raise UserError(
-                f"generation_batch_size={batch} must be a multiple of per_device_train_batch_size="
-                f"{self.per_device_train_batch_size}."
+                f"generation_batch_size={batch} is not supported, as it is per_device_train_batch_size * "
+                f"steps_per_generation: leave generation_batch_size out or set it to {config.generation_batch_size}."
             )
-        return None if steps == self.gradient_accumulation_steps else steps
+        check_trl_settings(foreign, own=names, has_max_steps="max_steps" in own)
+        return config
 
-    def _neutral(self) -> dict:
-        """`NEUTRAL` with the one setting of TRL whose neutral value depends on others."""
-        why = "it is per_device_train_batch_size * steps_per_generation"
-        return NEUTRAL | {"generation_batch_size": ((self.generation_batch_size, None), why)}
+    @classmethod
+    def refuse_unknown(cls, name: str) -> None:
+        """Raise UserError for a name that is no setting."""
+        refuse_name(name, own=[its_field.name for its_field in fields(cls)])
 
-    def _check_values(self) -> None:
-        """Raise UserError for a setting that has no sensible value by itself."""
-        given = {name: value for name, value in vars(self).items() if value is not None or name not in OPTIONAL}
-        for name, allowed in CHOICES.items():
-            check_choice(name, getattr(self, name), allowed)
-        for name, least in COUNTS.items():
-            if name in given:
-                check_count(name, given[name], least)
-        for name, (least, is_allowed) in NUMBERS.items():
-            if name in given:
-                check_number(name, given[name], least, is_allowed)
-        for name in FLAGS:
-            check_flag(name, getattr(self, name))
-        check_path("output_dir", self.output_dir)
-        if self.backup_dir is not None:
-            check_path("backup_dir", self.backup_dir)
-        for name in ("chat_template_kwargs", "lr_scheduler_kwargs"):
-            if getattr(self, name) is not None:
-                check_mapping(name, getattr(self, name))
-        if self.greater_is_better is not None:
-            check_flag("greater_is_better", self.greater_is_better)
-        if self.reward_weights is not None:
-            check_numbers("reward_weights", self.reward_weights)
+    @classmethod
+    def for_profile(cls, profile: Profile, output_dir: PathLike | str, **settings) -> "GRPOConfig":
+        """The profile's defaults; `settings` that are not None replace them.
+
+        By default a micro-batch is as large as fits the memory, and as many make a step as give the profile's
+        generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        micro = given.get("per_device_train_batch_size")
+        if micro is None:
+            length = rollout_length(
+                given.get("max_completion_length", profile.max_completion_length),
+                given.get("max_prompt_length", PROMPT),
+            )
+            micro = micro_batch_size(profile, length, given.get("optim", "auto"))
+        defaults = {
+            "max_steps": profile.max_steps,
+            "learning_rate": profile.learning_rate,
+            "lr_scheduler_type": "constant",
+            "num_generations": profile.num_generations,
+            "per_device_train_batch_size": micro,
+            "gradient_accumulation_steps": max(1, profile.generation_batch_size // micro),
+            "gradient_checkpointing": profile.device == "cuda",
+            "max_completion_length": profile.max_completion_length,
+            "save_steps": profile.save_steps,
+            "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
+        }
+        return cls(output_dir, **{**defaults, **given})
+
+    def settings_of_the_run(self) -> dict:
+        """Return the settings that a resumed run must share with the one that wrote the checkpoint."""
+        settings = {}
+        for its_field in fields(self):
+            may_differ = its_field.metadata["setting"].may_differ
+            if callable(may_differ):
+                may_differ = may_differ(self)
+            if not may_differ:
+                settings[its_field.name] = getattr(self, its_field.name)
+        # however a step is cut, it must have as many completions
+        settings["step_batch_size"] = self.step_batch_size
+        settings["generation_batch_size"] = self.generation_batch_size
+        return settings
+
+    def memory_plan(self, profile: str | Profile) -> MemoryPlan:
+        """Predict the memory of the run under `profile`, for `load_model`."""
+        return memory_plan(profile, self.generation_batch_size, self.max_length, optim=self.optim)
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest prompt and completion together."""
+        return rollout_length(self.max_completion_length, self.max_prompt_length)
+
+    @property
+    def step_batch_size(self) -> int:
+        """Completions of one optimizer step."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps
+
+    @property
+    def generation_batch_size(self) -> int:
+        """Completions of one generation."""
+        steps = self.steps_per_generation or self.gradient_accumulation_steps
+        return self.per_device_train_batch_size * steps
+
+    @property
+    def parts_per_generation(self) -> int:
+        """Optimizer steps that go through a generation once."""
+        return self.generation_batch_size // self.step_batch_size
+
+    @property
+    def steps_on_a_generation(self) -> int:
+        """Optimizer steps that each generation serves."""
+        return self.parts_per_generation * self.num_iterations
+
+    @property
+    def clipping(self) -> Clipping:
+        """The limits of the ratio."""
+        return Clipping(
+            self.epsilon, self.epsilon_high, self.delta, self.sapo_temperature_neg, self.sapo_temperature_pos
+        )
+
+    @property
+    def warmup_count(self) -> int:
+        """Optimizer steps of the warm-up."""
+        return self.warmup_steps or round(self.warmup_ratio * self.max_steps)
+
+    def plan(self, prompts: int) -> str:
+        """Return two sentences on what the run will do with a data set of so many prompts."""
+        generations = -(-self.max_steps // self.steps_on_a_generation)
+        groups = self.generation_batch_size // self.num_generations
+        epochs = generations * groups / max(1, prompts)
+        warmup = f", after a warm-up of {self.warmup_count} steps" if self.warmup_count else ""
+        return (
+            f"{self.max_steps} optimizer steps of {self.step_batch_size} completions, on {generations} generations of "
+            f"{self.generation_batch_size} ({groups} prompts x {self.num_generations}): {epochs:.2f} epochs of "
+            f"{prompts} prompts. Learning rate {self.learning_rate:g}, {self.lr_scheduler_type}{warmup}."
+        )
+
+    to_dict = asdict
 
     def _check_batches(self) -> None:
         """Raise UserError where the numbers of completions do not fit each other."""
@@ -305,8 +389,6 @@ class GRPOConfig:
         metric = self.metric_for_best_model
         if self.load_best_model_at_end and metric is None:
             raise UserError("load_best_model_at_end needs metric_for_best_model: name a metric, such as 'eval_reward'.")
-        if metric is not None and not isinstance(metric, str):
-            raise UserError(f"metric_for_best_model must be the name of a metric; got {metric!r}.")
         if self.eval_strategy == "no":
             if self.eval_steps is not None:
                 raise UserError("eval_steps has no effect without eval_strategy='steps': give both, or neither.")
@@ -317,80 +399,3 @@ class GRPOConfig:
                 f"eval_steps={self.eval_steps} must be a multiple of save_steps={self.save_steps}: the best checkpoint "
                 "is one that was evaluated."
             )
-
-    @classmethod
-    def for_profile(cls, profile, output_dir: str, **settings) -> "GRPOConfig":
-        """The profile's defaults; `settings` that are not None replace them.
-
-        By default a micro-batch is as large as fits the memory, and as many make a step as give the profile's
-        generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
-        """
-        given = {name: value for name, value in settings.items() if value is not None}
-        planned = ("max_completion_length", "max_prompt_length", "optim")
-        decisive = {name: given[name] for name in planned if name in given}
-        micro = given.get("per_device_train_batch_size") or micro_batch_size(profile, **decisive)
-        defaults = {
-            "max_steps": profile.max_steps,
-            "learning_rate": profile.learning_rate,
-            "lr_scheduler_type": "constant",
-            "num_generations": profile.num_generations,
-            "per_device_train_batch_size": micro,
-            "gradient_accumulation_steps": max(1, profile.generation_batch_size // micro),
-            "gradient_checkpointing": profile.device == "cuda",
-            "max_completion_length": profile.max_completion_length,
-            "save_steps": profile.save_steps,
-            "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
-        }
-        return cls(output_dir, **{**defaults, **given})
-
-    @property
-    def max_length(self) -> int:
-        """Tokens of the longest prompt and completion together."""
-        return rollout_length(self.max_completion_length, self.max_prompt_length)
-
-    @property
-    def step_batch_size(self) -> int:
-        """Completions of one optimizer step."""
-        return self.per_device_train_batch_size * self.gradient_accumulation_steps
-
-    @property
-    def generation_batch_size(self) -> int:
-        """Completions of one generation."""
-        steps = self.steps_per_generation or self.gradient_accumulation_steps
-        return self.per_device_train_batch_size * steps
-
-    @property
-    def parts_per_generation(self) -> int:
-        """Optimizer steps that go through a generation once."""
-        return self.generation_batch_size // self.step_batch_size
-
-    @property
-    def steps_on_a_generation(self) -> int:
-        """Optimizer steps that each generation serves."""
-        return self.parts_per_generation * self.num_iterations
-
-    @property
-    def clipping(self) -> Clipping:
-        """The limits of the ratio."""
-        return Clipping(
-            self.epsilon, self.epsilon_high, self.delta, self.sapo_temperature_neg, self.sapo_temperature_pos
-        )
-
-    @property
-    def warmup_count(self) -> int:
-        """Optimizer steps of the warm-up."""
-        return self.warmup_steps or round(self.warmup_ratio * self.max_steps)
-
-    def plan(self, prompts: int) -> str:
-        """Return two sentences on what the run will do with a data set of so many prompts."""
-        generations = -(-self.max_steps // self.steps_on_a_generation)
-        groups = self.generation_batch_size // self.num_generations
-        epochs = generations * groups / max(1, prompts)
-        warmup = f", after a warm-up of {self.warmup_count} steps" if self.warmup_count else ""
-        return (
-            f"{self.max_steps} optimizer steps of {self.step_batch_size} completions, on {generations} generations of "
-            f"{self.generation_batch_size} ({groups} prompts x {self.num_generations}): {epochs:.2f} epochs of "
-            f"{prompts} prompts. Learning rate {self.learning_rate:g}, {self.lr_scheduler_type}{warmup}."
-        )
-
-    to_dict = asdict

@@ -2,27 +2,31 @@
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 import torch
 
+from helpers.grpo.batch import Group
+from helpers.grpo.trainer import GRPOTrainer
 from helpers.model.gpu_memory import memory_errors_explained
 from helpers.rollout.completion import Completion
 from helpers.runtime import GIB
-
-if TYPE_CHECKING:
-    from helpers.grpo.trainer import GRPOTrainer
 
 #: What the rewards are given to judge: texts that break careless ones.
 MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
 
 
-def try_rewards(trainer: "GRPOTrainer") -> None:
-    """Let the rewards and the grader judge made-up answers, and print what they paid. Raises UserError as training."""
+def dry_run(trainer: GRPOTrainer) -> None:
+    """Try the data, the rewards and one step of a run, and print what was found. Raises UserError as training would."""
+    try_rewards(trainer)
+    try_step(trainer)
+
+
+def try_rewards(trainer: GRPOTrainer) -> None:
+    """Let the rewards and the grader judge made-up answers, and print what they paid."""
     dataset = trainer.train_dataset
     rows = dataset.select([number % len(dataset) for number in range(len(MADE_UP_ANSWERS))])
-    completions = [_made_up_completion(text) for text in MADE_UP_ANSWERS]
-    generation = trainer.judge(rows, completions, num_generations=1)
+    groups = [Group(row["prompt"], [Completion.of_text(text)]) for row, text in zip(rows, MADE_UP_ANSWERS, strict=True)]
+    generation = trainer.judge(rows, groups)
     print("The rewards of made-up answers:")
     for text, paid in zip(MADE_UP_ANSWERS, generation.rewards.tolist(), strict=True):
         values = ", ".join(f"{name} {_show(value)}" for name, value in zip(trainer.reward_names, paid, strict=True))
@@ -30,11 +34,8 @@ def try_rewards(trainer: "GRPOTrainer") -> None:
 
 
 @memory_errors_explained()
-def try_step(trainer: "GRPOTrainer") -> None:
-    """Draw and judge one generation, take an optimizer step, take it back, and print what was found.
-
-    Raises UserError as training would.
-    """
+def try_step(trainer: GRPOTrainer) -> None:
+    """Draw and judge one generation, take an optimizer step, take it back, and print what was found."""
     before = [weight.detach().to("cpu", copy=True) for weight in trainer.weights]  # the GPU has no room planned for it
     started = time.monotonic()
     generation = trainer.generate(0)
@@ -61,11 +62,6 @@ def try_step(trainer: "GRPOTrainer") -> None:
           f"{_show(metrics['sampling/sampling_logp_difference/mean'])} nats apart.")  # fmt: skip
     if torch.cuda.is_available():
         print(f"Largest memory so far: {torch.cuda.max_memory_allocated() / GIB:.2f} GiB.")
-
-
-def _made_up_completion(text: str) -> Completion:
-    """A completion that no model has drawn."""
-    return Completion(prompt_ids=[0], token_ids=[0], logprobs=[0.0], text=text, thinking="", finish_reason="stop")
 
 
 def _show(value: float | None) -> str:

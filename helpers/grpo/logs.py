@@ -1,7 +1,6 @@
 """What a person reads of a run: a line a step, the completions of each step, and curves for TensorBoard."""
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,22 +10,12 @@ from pathlib import Path
 from helpers.grpo.checkpoint import saving_to
 from helpers.grpo.metrics import json_row
 from helpers.grpo.scoring import RECORD_NAMES
-from helpers.runtime import UserError, write_whole
+from helpers.runtime import UserError, finite_or_none, write_whole
+from helpers.step_line import step_line
 
 TRAIN_LOG = "train.log"
 COMPLETIONS = "completions"
 TENSORBOARD = "tensorboard"
-#: What a line of a step shows: log name, heading, format.
-LINE_COLUMNS = (
-    ("reward", "reward", "{:+.3f}"),
-    ("outcomes/correct", "correct", "{:.0%}"),
-    ("completions/mean_length", "tokens", "{:.0f}"),
-    ("completions/clipped_ratio", "cut off", "{:.0%}"),
-    ("entropy", "entropy", "{:.3f}"),
-    ("grad_norm", "grad_norm", "{:.3g}"),
-    ("sampling/effective_sample_size", "ESS", "{:.0%}"),
-    ("step_time", "seconds", "{:.1f}"),
-)
 #: Characters of a sign or an alarm that a line shows.
 LONGEST_SENTENCE = 400
 #: A line of train.log that begins a step or a session, and which step it is about.
@@ -73,7 +62,8 @@ class RunLog:
         if self.curves is not None:
             with saving_to(self.output_dir / TENSORBOARD):
                 _add_to_curves(self.curves, logs)
-        self._append(f"step {self._show_step(step)}{_metrics_text(logs)}", logs.get("monitor/signs") or ())
+        text = f"step {self._show_step(step)}  {step_line(logs)}".rstrip()
+        self._append(text, logs.get("monitor/signs") or ())
         self.last_step = step
 
     def close(self) -> None:
@@ -125,10 +115,10 @@ def completion_table(step: int, records: list[dict], reward_names: Sequence[str]
     table = {"step": [step] * len(records)}
     for name in ("prompt", "completion", "thinking", "finish_reason", "outcome", "reason", "advantage"):
         table[name] = [record.get(name) for record in records]
-    table["reward_total"] = [_finite(record.get("reward")) for record in records]
+    table["reward_total"] = [finite_or_none(record.get("reward")) for record in records]
     for name in reward_names:
         column = f"rewards/{name}" if name in table else name
-        table[column] = [_finite(record["rewards"].get(name)) for record in records]
+        table[column] = [finite_or_none(record["rewards"].get(name)) for record in records]
     for name in _extra_names(records):
         column = f"extras/{name}" if name in table else name
         table[column] = [record.get(name) for record in records]
@@ -186,26 +176,6 @@ def _lines_up_to(last_step: int, text: str) -> str:
             break
         kept.append(line)
     return "".join(kept)
-
-
-def _metrics_text(logs: dict) -> str:
-    """Return what a step's line says of its metrics, those that it has."""
-    text = ""
-    for name, heading, form in LINE_COLUMNS:
-        if name in logs:
-            text += f"  {heading} {_show(form, logs[name])}"
-    return text
-
-
-def _show(form: str, value) -> str:
-    value = _finite(value)
-    return "–" if value is None else form.format(value)
-
-
-def _finite(value) -> float | None:
-    """Return a finite number as it is, anything else as None."""
-    is_number = isinstance(value, (int, float)) and math.isfinite(value)
-    return value if is_number else None
 
 
 def _one_line(text: str) -> str:
@@ -274,7 +244,7 @@ def _add_to_curves(writer, logs: dict) -> None:
     """Add the numbers of a step and the histogram of its advantages, and send them to the disk."""
     step = logs["step"]
     for name, value in logs.items():
-        number = _finite(value)
+        number = finite_or_none(value)
         if number is not None and name != "step":
             writer.add_scalar(name, number, step)
     if logs.get("advantages/histogram"):

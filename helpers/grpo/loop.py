@@ -7,7 +7,7 @@ were better than their group become more likely, and the others less.
 `train_simply` is all of that. `GRPOTrainer` runs the same functions and adds what a run of hours needs: checkpoints,
 logs, grades, alarms, evaluations, and smaller micro-batches where memory runs out.
 
-Letters of shapes: B completions, T tokens of the longest, R reward functions.
+Letters of shapes: B completions, in G groups of N; T tokens of the longest; R reward functions.
 """
 
 import math
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers.grpo.advantages import combine_rewards, group_advantages
-from helpers.grpo.batch import Generation, prompt_indices
+from helpers.grpo.batch import Generation, Group, completions_in_loss, into_groups, prompt_indices
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.correction import importance_weights
 from helpers.grpo.logprobs import policy_logprobs
@@ -74,16 +74,15 @@ def generate(
     step: int,
 ) -> Generation:
     """Draw and reward the completions that the optimizer steps from `step` on learn from."""
-    prompts = prompts_of_step(dataset, step, args)
+    rows = prompts_of_step(dataset, step, args)
     seed = random_seed("training", args.seed, step)
-    completions = draw(engine, prompts["prompt"], args.num_generations, seed, args)
-
-    rows = [row for row in prompts for _ in range(args.num_generations)]
-    columns = {name: [row[name] for row in rows] for name in prompts.column_names}
+    groups = draw(engine, rows["prompt"], args.num_generations, seed, args)
     state = SimpleNamespace(global_step=step)
-    rewards_BR, _, _ = score(reward_funcs, columns, completions, state, args.reward_timeout)
+    rewards_BR = score(reward_funcs, rows, groups, state, args.reward_timeout).rewards
 
-    generation = Generation(list(prompts["prompt"]), completions, rewards_BR, metrics={})
+    generation = Generation(groups, rewards_BR)
+    generation.advantages = advantages_of(generation, args)
+    completions = generation.completions
     if args.beta:
         with model.disable_adapter():
             generation.ref_logprobs = score_completions(model, completions, args)
@@ -107,10 +106,11 @@ def draw(
     seed: int,
     args: GRPOConfig,
     on_progress: Callable[[int, int], None] | None = None,
-) -> list[Completion]:
-    """Draw completions of each prompt, those of a prompt together."""
+) -> list[Group]:
+    """Draw a group of completions of each prompt. on_progress: told how many are finished, of how many."""
     params = SamplingParams(args.max_completion_length, args.temperature, seed=seed)
-    return engine.generate(prompts, params, num_generations, on_progress)
+    completions = engine.generate(prompts, params, num_generations, on_progress)
+    return into_groups(list(prompts), completions)
 
 
 @torch.no_grad()
@@ -122,10 +122,11 @@ def score_completions(model: nn.Module, completions: Sequence[Completion], args:
     return [row[: len(completion.token_ids)] for row, completion in rows]
 
 
-def advantages_of(rewards_BR: Tensor, args: GRPOConfig) -> Tensor:
-    """Return how much better than its group each completion is: float32 [B]. rewards: float64, NaN for None."""
-    rewards_B = combine_rewards(rewards_BR, args.reward_weights)
-    return group_advantages(rewards_B, args.num_generations, args.scale_rewards)
+def advantages_of(generation: Generation, args: GRPOConfig) -> Tensor:
+    """Return how much better than its group each completion is: float32 [B]."""
+    rewards_B = combine_rewards(generation.rewards, args.reward_weights)
+    rewards_GN = generation.by_group(rewards_B)
+    return group_advantages(rewards_GN, args.scale_rewards).flatten()
 
 
 def places_of_step(step: int, args: GRPOConfig) -> list[int]:
@@ -140,22 +141,23 @@ def places_of_step(step: int, args: GRPOConfig) -> list[int]:
 def update_batch(generation: Generation, step: int, args: GRPOConfig) -> UpdateBatch:
     """Return what optimizer step `step` learns from."""
     places = places_of_step(step, args)
-    completions = [generation.completions[place] for place in places]
-    tokens = [0 if _is_left_out(completion, args) else len(completion.token_ids) for completion in completions]
+    drawn = generation.completions
+    completions = [drawn[place] for place in places]
+    in_loss = completions_in_loss(completions, args.mask_truncated_completions)
+    tokens = [
+        len(completion.token_ids) if is_counted else 0
+        for completion, is_counted in zip(completions, in_loss, strict=True)
+    ]
     weighting = LOSS_TYPES[args.loss_type].weighting
     old_logprobs = [generation.old_logprobs[place] for place in places]
     return UpdateBatch(
         completions=completions,
-        advantages=advantages_of(generation.rewards, args)[places],
+        advantages=generation.advantages[places],
         weights=token_weights(weighting, tokens, args.max_completion_length, args.per_device_train_batch_size),
         tokens=tokens,
         old_logprobs=None if None in old_logprobs else old_logprobs,
         ref_logprobs=[generation.ref_logprobs[place] for place in places] if generation.ref_logprobs else None,
     )
-
-
-def _is_left_out(completion: Completion, args: GRPOConfig) -> bool:
-    return args.mask_truncated_completions and completion.finish_reason == "length"
 
 
 def add_gradient(model: nn.Module, batch: UpdateBatch, args: GRPOConfig) -> None:

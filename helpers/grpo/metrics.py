@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from helpers.grpo.advantages import combine_rewards, equal_groups
-from helpers.grpo.batch import Generation
+from helpers.grpo.batch import Generation, completions_in_loss
 from helpers.rollout.completion import Completion
+from helpers.runtime import finite_or_none
 from helpers.tasks import UNJUDGED, Grade
 
 #: Edges of the histogram of advantages. They are the same in every step, so that steps can be compared, and the bin in
@@ -16,12 +17,9 @@ HISTOGRAM_EDGES = tuple(-4.25 + 0.5 * number for number in range(18))
 
 
 def rollout_metrics(
-    completions: Sequence[Completion],
-    rewards: torch.Tensor,
+    generation: Generation,
     names: Sequence[str],
     weights: Sequence[float] | None,
-    num_generations: int,
-    advantages: torch.Tensor | None = None,
     mask_truncated: bool = False,
     tokens_before: int = 0,
 ) -> dict:
@@ -31,33 +29,30 @@ def rollout_metrics(
     `frac_reward_zero_std` counts every group in which nothing can be learnt. TRL does not count one with fewer than two
     judged completions.
 
-    rewards: float64 [B, R], NaN for None. advantages: float32 [B], or None where nothing is learnt, as in an
-    evaluation. mask_truncated: whether completions that were cut off are left out of the loss. tokens_before: prompt
-    and completion tokens of the run's earlier generations, which `num_tokens` counts as TRL does.
+    names, weights: of the reward functions. mask_truncated: whether completions that were cut off are left out of the
+    loss. tokens_before: prompt and completion tokens of the run's earlier generations, which `num_tokens` counts as TRL
+    does.
     """
-    totals_B = combine_rewards(rewards, weights)
+    completions = generation.completions
+    rewards_BR = generation.rewards
+    totals_B = combine_rewards(rewards_BR, weights)
     in_loss = completions_in_loss(completions, mask_truncated)
     prompt_tokens = sum(len(completion.prompt_ids) for completion in completions)
     completion_tokens = sum(len(completion.token_ids) for completion in completions)
-    zero_std = equal_groups(totals_B, num_generations)
+    has_zero_std_G = equal_groups(generation.by_group(totals_B))
     metrics = {
         "num_tokens": tokens_before + prompt_tokens + completion_tokens,
         **_length_metrics(completions),
         "completions/masked_ratio": in_loss.count(False) / len(completions),
-        **_reward_metrics(rewards, names),
+        **_reward_metrics(rewards_BR, names),
         "reward": _mean(totals_B),
         "reward_std": _std(totals_B),
-        "frac_reward_zero_std": zero_std.double().mean().item(),
-        "completions/nonfinite_reward_ratio": _nonfinite_ratio(rewards, weights),
+        "frac_reward_zero_std": has_zero_std_G.double().mean().item(),
+        "completions/nonfinite_reward_ratio": _nonfinite_ratio(rewards_BR, weights),
     }
-    if advantages is not None:
-        metrics |= _advantage_metrics(advantages, in_loss)
+    if generation.advantages is not None:
+        metrics |= _advantage_metrics(generation.advantages, in_loss)
     return metrics
-
-
-def completions_in_loss(completions: Sequence[Completion], mask_truncated: bool) -> list[bool]:
-    """Tell for each completion whether its tokens count in the loss and in the means over tokens."""
-    return [not (mask_truncated and completion.finish_reason == "length") for completion in completions]
 
 
 def _length_metrics(completions: Sequence[Completion]) -> dict[str, float]:
@@ -120,11 +115,6 @@ def _std(values: torch.Tensor) -> float | None:
     return finite_or_none(known.std().item())
 
 
-def finite_or_none(value: float) -> float | None:
-    """Return the number, or None for NaN and the infinities, which strict JSON does not have."""
-    return value if math.isfinite(value) else None
-
-
 def json_row(row: dict) -> dict:
     """Return a row of metrics that strict JSON can hold: None for each number that is not finite."""
     return {name: _plain(value) for name, value in row.items()}
@@ -150,26 +140,24 @@ def outcome_metrics(grades: Sequence[Grade], outcomes: Sequence[str]) -> dict[st
     return {f"outcomes/{label}": found.count(label) / len(found) for label in labels}
 
 
-def completion_records(
-    generation: Generation, names: Sequence[str], weights: Sequence[float] | None, advantages: torch.Tensor
-) -> list[dict]:
-    """Return one plain dict a completion, for display and for files.
+def completion_records(generation: Generation, names: Sequence[str], weights: Sequence[float] | None) -> list[dict]:
+    """Return one plain dict a completion of a generation that was learnt from, for display and for files.
 
-    Its `reward` is the weighted sum that the advantage was computed from, None where nothing was judged. advantages:
-    float32 [B].
+    Its `reward` is the weighted sum that the advantage was computed from, None where nothing was judged.
     """
-    group_size = len(generation.completions) // len(generation.prompts)
     totals = combine_rewards(generation.rewards, weights).tolist()
+    advantages = generation.advantages.tolist()
+    prompts = [group.prompt for group in generation.groups for _ in group.completions]
     records = []
     for place, completion in enumerate(generation.completions):
         record = {
-            "prompt": generation.prompts[place // group_size],
+            "prompt": prompts[place],
             "thinking": completion.thinking,
             "completion": completion.text,
             "finish_reason": completion.finish_reason,
             "rewards": dict(zip(names, generation.rewards[place].tolist(), strict=True)),
             "reward": None if math.isnan(totals[place]) else totals[place],
-            "advantage": advantages[place].item(),
+            "advantage": advantages[place],
         }
         if generation.grades:
             record["outcome"] = generation.grades[place].outcome

@@ -1,24 +1,24 @@
-"""Calls the reward functions and the task's grader; what goes wrong in them becomes one sentence."""
+"""Calls the reward functions; what goes wrong in them becomes one sentence."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
+from helpers.grpo.batch import Group
 from helpers.grpo.guards import LimitReached, time_limit
 from helpers.rewards.calling import (
     call_reward,
     check_count,
     completion_arguments,
     describe_failure,
-    is_finite_number,
     name_of,
 )
-from helpers.rollout.completion import Completion
-from helpers.runtime import UserError
-from helpers.tasks import Grade, Task
-from helpers.tasks.grading import grade_answers
-from helpers.tasks.task import Rewards, plain_number
+from helpers.runtime import UserError, is_finite_number
+from helpers.tasks.task import Row, plain_number
 
 GOES_ON = "training goes on from the last checkpoint"
 #: Names and beginnings of names that a reward may not log under: the trainer's own.
@@ -35,43 +35,73 @@ RECORD_NAMES = {
 }  # fmt: skip
 
 
+class Scores(NamedTuple):
+    """What the reward functions gave: rewards float64 [B, R], NaN for None; what they logged, by name; and, from
+    `log_extra`, one value a completion by name."""
+
+    rewards: Tensor
+    metrics: dict[str, float]
+    extras: dict[str, list]
+
+
 def score(
-    reward_funcs: Sequence[Callable],
-    columns: dict[str, list],
-    completions: Sequence[Completion],
-    trainer_state,
-    timeout: float,
-) -> tuple[torch.Tensor, dict[str, float], dict[str, list]]:
+    reward_funcs: Sequence[Callable], rows: Sequence[Row], groups: Sequence[Group], trainer_state, timeout: float
+) -> Scores:
     """Call every reward function as TRL does, with keywords. Those written with `async def` are awaited, one by one.
 
-    columns: name -> one value a completion, `prompt` among them. timeout: seconds for each function.
+    rows: of the data set, one a group. timeout: seconds for each function.
 
-    Returns `(rewards float64 [B, R], {metric: value}, {name: one value a completion})`, the last from
-    `log_extra`. Raises UserError for a function that raises or takes too long, a wrong number of values,
-    and a value that is not a finite number or None.
+    Raises UserError for a function that raises or takes too long, a wrong number of values, and a value that is not a
+    finite number or None.
     """
-    columns = {("prompts" if name == "prompt" else name): values for name, values in columns.items()}
+    completions = [completion for group in groups for completion in group.completions]
     log = _Log(len(completions))
+    arguments = {
+        **completion_arguments(completions),
+        "trainer_state": trainer_state,
+        "log_metric": log.log_metric,
+        "log_extra": log.log_extra,
+        **_columns(rows_of_completions(rows, groups)),
+    }
     rewards = []
     for function in reward_funcs:
-        arguments = {
-            **completion_arguments(completions),
-            "trainer_state": trainer_state,
-            "log_metric": log.log_metric,
-            "log_extra": log.log_extra,
-            **columns,
-        }
         name = name_of(function)
-        values = _call(f"Reward '{name}'", call_reward, timeout, function, **arguments)
-        rewards.append(_column(name, values, len(completions)))
-    return torch.stack(rewards, 1), log.metrics, log.extras
+        with user_code(f"Reward '{name}'", timeout):
+            values = call_reward(function, **arguments)
+        rewards.append(_as_tensor(name, values, len(completions)))
+    return Scores(torch.stack(rewards, 1), log.metrics, log.extras)
 
 
-def grade(
-    task: Task, rows: Sequence[dict], completions: Sequence[Completion], rewards: Rewards | None, timeout: float
-) -> list[Grade]:
-    """Return the task's grades, as `grade_answers` does. Raises UserError also if its grader takes too long."""
-    return _call(f"The grader of task '{task.name}'", grade_answers, timeout, task, rows, completions, rewards)
+def rows_of_completions(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:
+    """Return the row of the data set that each completion answers. rows: one a group."""
+    return [row for row, group in zip(rows, groups, strict=True) for _ in group.completions]
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list]:
+    """Return the columns of the data set as arguments, one value a completion; TRL passes `prompt` as `prompts`."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns["prompts"] = columns.pop("prompt")
+    return columns
+
+
+@contextmanager
+def user_code(what: str, timeout: float) -> Iterator[None]:
+    """Turn what goes wrong in a block of the user's code into one sentence: an exception, and too long a time.
+
+    what: how the sentence names it, such as "Reward 'f'". timeout: seconds.
+    """
+    try:
+        with time_limit(timeout):
+            yield
+    except UserError:
+        raise
+    except LimitReached as error:
+        raise UserError(
+            f"{what} gave no answer within reward_timeout={timeout:g} seconds: fix it or raise "
+            f"reward_timeout, and run this again; {GOES_ON}."
+        ) from error
+    except Exception as error:
+        raise UserError(f"{describe_failure(what, error)}: fix it and run this again; {GOES_ON}.") from error
 
 
 class _Log:
@@ -103,23 +133,7 @@ def _plain(value):
     return str(value)
 
 
-def _call(what: str, function: Callable, timeout: float, *arguments, **keywords):
-    """Call a function of the user's. what: how messages name it, such as "Reward 'f'"."""
-    try:
-        with time_limit(timeout):
-            return function(*arguments, **keywords)
-    except UserError:
-        raise
-    except LimitReached as error:
-        raise UserError(
-            f"{what} gave no answer within reward_timeout={timeout:g} seconds: fix it or raise "
-            f"reward_timeout, and run this again; {GOES_ON}."
-        ) from error
-    except Exception as error:
-        raise UserError(f"{describe_failure(what, error)}: fix it and run this again; {GOES_ON}.") from error
-
-
-def _column(name: str, values, count: int) -> torch.Tensor:
+def _as_tensor(name: str, values, count: int) -> Tensor:
     """Return float64 [B] from what the reward `name` returned; None becomes NaN."""
     check_count(name, values, count, then=f"; {GOES_ON}")
     for value in values:

@@ -4,9 +4,17 @@ The names are those of `GRPOConfig` in TRL 1.16, of `TrainingArguments` in trans
 few older versions that scripts still use.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from helpers.runtime import UserError, did_you_mean
+
+#: Settings of TRL that have another name here, as vLLM is not used.
+RENAMED = {
+    "vllm_importance_sampling_correction": "importance_sampling_correction",
+    "vllm_importance_sampling_mode": "importance_sampling_mode",
+    "vllm_importance_sampling_clip_max": "importance_sampling_clip_max",
+    "vllm_importance_sampling_clip_min": "importance_sampling_clip_min",
+}
 
 #: Setting -> the values that ask for what this trainer does anyway, and why it does nothing else.
 NEUTRAL = {
@@ -71,7 +79,6 @@ NEUTRAL = {
     "parallelism_config": ((None,), "this version trains on one device"),
     "local_rank": ((-1, 0), "this version trains on one device"),
     # logs, evaluation, checkpoints
-    "logging_steps": ((1,), "every step is logged"),
     "logging_strategy": (("steps",), "every step is logged"),
     "report_to": (
         ("none", None, [], ["none"], "tensorboard", ["tensorboard"]),
@@ -129,8 +136,9 @@ WITHOUT_EFFECT = {
         "eval_do_concat_batches", "eval_use_gather_object", "prediction_loss_only", "include_for_metrics",
         "batch_eval_metrics", "bf16_full_eval", "fp16_full_eval", 
     ),
+    "every step is logged": ("logging_steps", "logging_first_step"),
     "it belongs to a log, a tracker or a hub that is not used": (
-        "logging_dir", "logging_first_step", "logging_nan_inf_filter", "log_level", "log_level_replica",
+        "logging_dir", "logging_nan_inf_filter", "log_level", "log_level_replica",
         "log_multimodal", "log_unique_prompts", "wandb_log_unique_prompts", "num_completions_to_print", "disable_tqdm",
         "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id", "hub_token",
         "hub_private_repo", "hub_model_id", "hub_strategy", "hub_always_push", "hub_revision",
@@ -139,19 +147,48 @@ WITHOUT_EFFECT = {
 }  # fmt: skip
 
 
-def check_trl_settings(settings: Mapping, neutral: Mapping, own: Iterable[str]) -> None:
+def check_trl_settings(settings: Mapping, own: Collection[str], has_max_steps: bool) -> None:
     """Raise UserError for the first of `settings` that asks for something else than this trainer does.
 
-    neutral: rows as in `NEUTRAL`, for this run. own: the settings that the trainer has; they are known names.
+    own: the settings that the trainer has; they are known names. has_max_steps: whether the script gives the length of
+    the run in steps, which in TRL, too, makes num_train_epochs meaningless.
     """
     without_effect = {name for names in WITHOUT_EFFECT.values() for name in names}
+    if has_max_steps:
+        without_effect.add("num_train_epochs")
     for name, value in settings.items():
         if name in without_effect:
             continue
-        if name not in neutral:
-            close = did_you_mean(name, [*own, *neutral, *without_effect])
-            raise UserError(f"GRPOConfig has no setting '{name}'{close}: help(GRPOConfig) lists those it has.")
-        accepted, why = neutral[name]
+        if name not in NEUTRAL:
+            refuse_name(name, own)
+        accepted, why = NEUTRAL[name]
         if value not in accepted:
             otherwise = f" or set it to {accepted[0]!r}" if accepted else ""
             raise UserError(f"{name}={value!r} is not supported, as {why}: leave {name} out{otherwise}.")
+
+
+def refuse_name(name: str, own: Collection[str]) -> None:
+    """Raise UserError for a name that is none of our `own` settings: it is TRL's, or nobody's."""
+    without_effect = [known for names in WITHOUT_EFFECT.values() for known in names]
+    of_trl = [*NEUTRAL, *without_effect, *RENAMED, "generation_batch_size"]
+    if name in of_trl:
+        raise UserError(
+            f"'{name}' is a setting of TRL that GRPOConfig does not have: GRPOConfig.from_trl(...) takes the settings "
+            "of a TRL script."
+        )
+    close = did_you_mean(name, [*own, *of_trl])
+    raise UserError(f"GRPOConfig has no setting '{name}'{close}: help(GRPOConfig) lists those it has.")
+
+
+def steps_that_make(batch: int, config: type, settings: Mapping) -> int | None:
+    """Return the steps_per_generation that a generation_batch_size of TRL asks for; None: the default makes it.
+
+    config: the class whose defaults stand in for what `settings` lacks.
+    """
+    rows = settings.get("per_device_train_batch_size", config.per_device_train_batch_size)
+    accumulated = settings.get("gradient_accumulation_steps", config.gradient_accumulation_steps)
+    is_a_multiple = isinstance(batch, int) and isinstance(rows, int) and rows > 0 and batch > 0 and batch % rows == 0
+    if not is_a_multiple:
+        raise UserError(f"generation_batch_size={batch} must be a multiple of per_device_train_batch_size={rows}.")
+    steps = batch // rows
+    return None if steps == accumulated else steps

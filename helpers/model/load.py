@@ -30,7 +30,7 @@ from helpers.model.gpu_memory import leave_to_driver, memory_errors_explained
 from helpers.model.host_embedding import HostEmbedding, gpu_reads_host
 from helpers.model.layers import Embedding, FrozenLinear, Int8Embedding, RotaryEmbedding
 from helpers.model.lora import load_adapter
-from helpers.model.memory import PROMPT, WHOLE, MemoryPlan, memory_plan
+from helpers.model.memory import WHOLE, MemoryPlan, memory_plan
 from helpers.model.pieces import copy_to
 from helpers.profiles import Profile, get_profile
 from helpers.runtime import GIB, UserError, first_line
@@ -51,10 +51,7 @@ def load_model(
     adapter: str | Path | None = None,
     dense: str | None = None,
     experts: str | None = None,
-    batch: int | None = None,
-    max_completion_length: int | None = None,
-    max_prompt_length: int = PROMPT,
-    optim: str = "auto",
+    plan: MemoryPlan | None = None,
 ) -> tuple:
     """Load a model and its tokenizer.
 
@@ -66,9 +63,8 @@ def load_model(
             computes in float32, "bf16" and "fp16" likewise; default: the profile's.
         experts: storage of the expert matrices, "mxfp4" or whole; default: the profile's, and whole where
             the folder's are dense, because packing rounds them: ask for "mxfp4" to have that.
-        batch, max_completion_length, max_prompt_length: of the rollouts that will run, for the memory plan; default:
-            the profile's, and 512 tokens of a prompt.
-        optim: of the `GRPOConfig`, for the plan as well.
+        plan: says what will run, as `config.memory_plan(profile)` or `memory_plan(profile, batch, length)` returns it;
+            default: the profile's rollouts. It is made again for the model in `path` and the memory that is free.
 
     Returns: `(model, tokenizer)`, the model frozen, in eval mode, on the profile's device. Prints
     the memory plan. On a GPU, PyTorch leaves what the plan has for the driver to it from here on.
@@ -77,7 +73,7 @@ def load_model(
     not gpt-oss, a hub that cannot be reached, a model that does not fit the GPU and a package that is
     missing; before loading any, for shards or tensors that are missing, damaged or of other shapes.
     """
-    source = resolve_source(path, profile, dense, experts, batch, max_completion_length, max_prompt_length, optim)
+    source = resolve_source(path, profile, dense, experts, plan)
     print(source.memory)
     source.check_memory()
     chosen = source.memory.profile
@@ -118,7 +114,8 @@ class Source:
         """Raise UserError if the model does not fit; where packing the experts would help, say so."""
         if not self.memory.fits and not self.is_packed:
             packed_profile = replace(self.memory.profile, experts="mxfp4")
-            packed = memory_plan(packed_profile, self.memory.batch, self.memory.length, self.config)
+            memory = self.memory
+            packed = memory_plan(packed_profile, memory.batch, memory.length, self.config, optim=memory.optim)
             if packed.fits:
                 raise UserError(
                     f"{self.path} has dense experts, which do not fit the GPU: load it with experts='mxfp4', which "
@@ -132,10 +129,7 @@ def resolve_source(
     profile: str | Profile,
     dense: str | None = None,
     experts: str | None = None,
-    batch: int | None = None,
-    max_completion_length: int | None = None,
-    max_prompt_length: int = PROMPT,
-    optim: str = "auto",
+    plan: MemoryPlan | None = None,
 ) -> Source:
     """Decide what to load, and how: by the arguments of `load_model`, the machine and the checkpoint's small files."""
     named = get_profile(profile)
@@ -155,14 +149,10 @@ def resolve_source(
         experts=experts or default_experts,
         embedding="int8" if host_is_unreadable else named.embedding,
     )
-    memory = memory_plan(
-        chosen,
-        batch,
-        config=config,
-        max_completion_length=max_completion_length,
-        max_prompt_length=max_prompt_length,
-        optim=optim,
-    )
+    if plan is None:
+        memory = memory_plan(chosen, config=config)
+    else:
+        memory = memory_plan(chosen, plan.batch, plan.length, config, optim=plan.optim)
     return Source(location, folder, config, is_packed, memory)
 
 
@@ -301,13 +291,14 @@ def _place_embedding(model, tensor: Tensor, memory: MemoryPlan) -> None:
         if profile.embedding != "host":
             raise
         reason = first_line(error)
-        eight_bits = memory_plan(replace(profile, embedding="int8"), memory.batch, memory.length, model.config)
+        in_eight_bits = replace(profile, embedding="int8")
+        eight_bits = memory_plan(in_eight_bits, memory.batch, memory.length, model.config, optim=memory.optim)
         if not eight_bits.fits:
             raise UserError(
                 f"The system refuses to lock {memory.host / GIB:.1f} GiB of host memory for the embedding ({reason}), "
                 f"and with it on the GPU the model needs {eight_bits.total / GIB:.1f} GiB of "
                 f"{eight_bits.available / GIB:.1f}: free host memory, or load it for fewer or shorter completions "
-                "(batch, max_completion_length)."
+                "(plan)."
             ) from error
     print(f"The system refuses to lock host memory for the embedding ({reason}): it is kept on the GPU in eight bits.")
     print(eight_bits)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -23,10 +24,17 @@ from helpers.runtime import UserError, first_line, recover_folder
 TARGETS = {"attention": ["q_proj", "k_proj", "v_proj", "o_proj"], "experts": ["experts"]}
 
 
-def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = ("attention", "experts")) -> PeftModel:
+def add_lora(
+    model: nn.Module,
+    r: int,
+    alpha: float,
+    targets: tuple[str, ...] = ("attention", "experts"),
+    seed: int | None = None,
+) -> PeftModel:
     """Wrap `model` in a `peft.PeftModel` with fresh fp32 adapters.
 
-    targets: "attention" (the four projections) and "experts" (both matrices of every expert).
+    targets: "attention" (the four projections) and "experts" (both matrices of every expert). seed: of the random
+    matrices A, the same for the same seed whatever was drawn before; None: they are drawn from torch's generators.
 
     Raises UserError for an unknown target, for one that the model does not have, and for an
     attention that cannot be trained.
@@ -43,7 +51,7 @@ def add_lora(model: nn.Module, r: int, alpha: float, targets: tuple[str, ...] = 
         r=r, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", target_modules=modules
     )
     try:
-        with _quiet():
+        with _quiet(), _seeded(seed):
             adapted = get_peft_model(model, register_layers(config))
     except ValueError as error:
         raise UserError(f"LoRA found nothing to adapt for {', '.join(targets)}: {first_line(error)}") from error
@@ -120,6 +128,18 @@ def load_adapter(model: nn.Module, folder: str | Path) -> PeftModel:
             "trained on another model or profile; use another RUN_DIR, or train it again."
         ) from error
     return adapted
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Draw random numbers from a seed in the block, and leave the generators as they were; None: change nothing."""
+    if seed is None:
+        yield
+        return
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
 
 
 @contextmanager

@@ -54,6 +54,7 @@ class MemoryPlan:
         available: bytes of the card that this process may take; None: the CPU, not checked.
         batch: completions in a rollout.
         length: tokens of prompt and completion.
+        optim: the optimizer, as `GRPOConfig` has it.
         parameters: kind -> number, as `parameter_counts`.
     """
 
@@ -63,6 +64,7 @@ class MemoryPlan:
     available: float | None
     batch: int
     length: int
+    optim: str
     parameters: dict[str, int]
 
     @property
@@ -153,8 +155,6 @@ def memory_plan(
     length: int | None = None,
     config: "GptOssConfig | None" = None,
     *,
-    max_completion_length: int | None = None,
-    max_prompt_length: int = PROMPT,
     optim: str = "auto",
 ) -> MemoryPlan:
     """Predict the memory of rollouts and updates under `profile`, for the device that is there.
@@ -164,10 +164,8 @@ def memory_plan(
     Args:
         profile: a name or a `Profile`.
         batch: completions in a rollout; default: the profile's generation batch.
-        length: tokens of prompt and completion; default: `rollout_length` of the two lengths below.
+        length: tokens of prompt and completion, as `rollout_length` adds them; default: the profile's.
         config: a `GptOssConfig`; default: gpt-oss-20b's sizes, or the embedded model's.
-        max_completion_length: the most tokens of a completion; default: the profile's.
-        max_prompt_length: the most tokens of a prompt.
         optim: the optimizer, as `GRPOConfig` has it.
 
     Without a GPU the plan is held against what the profile is made for. Where the profile says dense="auto", the plan
@@ -180,27 +178,23 @@ def memory_plan(
     if batch is None:
         batch = wanted.generation_batch_size
     if length is None:
-        length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
+        length = rollout_length(wanted.max_completion_length)
     if batch < 1 or length < 1:
         raise UserError(f"batch and length must be at least 1; got {batch} and {length}.")
     return _choose(wanted, config, batch, length, optim, _available(wanted))
 
 
-def micro_batch_size(
-    profile: Profile,
-    *,
-    max_completion_length: int | None = None,
-    max_prompt_length: int = PROMPT,
-    optim: str = "auto",
-) -> int:
+def micro_batch_size(profile: Profile, length: int | None = None, optim: str = "auto") -> int:
     """Completions in a micro-batch of an update: the profile's, or as many as fit the memory that it is made for.
 
-    The memory that is free at the moment plays no part: the trainer is made when the model fills the GPU.
+    Arguments as in `memory_plan`. The memory that is free at the moment plays no part: the trainer is made when the
+    model fills the GPU.
     """
     if profile.device == "cpu":
         return profile.per_device_train_batch_size
+    if length is None:
+        length = rollout_length(profile.max_completion_length)
     config = known_config(profile)
-    length = _length_that_runs(profile, max_completion_length, max_prompt_length)
     made_for = profile.needs_gib * GIB
     plan = _choose(profile, config, profile.generation_batch_size, length, optim, made_for)
     return plan.profile.per_device_train_batch_size
@@ -226,13 +220,6 @@ def _choose(
     return plan
 
 
-def _length_that_runs(profile: Profile, max_completion_length: int | None, max_prompt_length: int) -> int:
-    """`rollout_length` with the profile's completions as the default."""
-    if max_completion_length is None:
-        max_completion_length = profile.max_completion_length
-    return rollout_length(max_completion_length, max_prompt_length)
-
-
 def _plan(
     profile: Profile, config: "GptOssConfig", batch: int, length: int, optim: str, available: float | None
 ) -> MemoryPlan:
@@ -244,7 +231,7 @@ def _plan(
         **_rollout(profile, config, batch, length),
         **_update(profile, config, length),
     }
-    plan = MemoryPlan(profile, parts, {}, available, batch, length, counts)
+    plan = MemoryPlan(profile, parts, {}, available, batch, length, optim, counts)
     if profile.device == "cpu":
         return plan
     return replace(
@@ -268,9 +255,6 @@ def largest_batch(
     profile: str | Profile,
     length: int | None = None,
     config: "GptOssConfig | None" = None,
-    *,
-    max_completion_length: int | None = None,
-    max_prompt_length: int = PROMPT,
 ) -> int:
     """The most completions that one rollout may have on the profile's card; arguments as in `memory_plan`.
 
@@ -282,7 +266,7 @@ def largest_batch(
     if config is None:
         config = known_config(wanted)
     if length is None:
-        length = _length_that_runs(wanted, max_completion_length, max_prompt_length)
+        length = rollout_length(wanted.max_completion_length)
     memory_plan(wanted, 1, length, config).check()
 
     def fits(batch: int) -> bool:

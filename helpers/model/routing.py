@@ -106,18 +106,8 @@ class Flips(NamedTuple):
     flipped_tokens: Tensor
     tokens: Tensor
 
-    @property
-    def rate(self) -> Tensor:
-        """Share of the choices that are flipped; 0 where there are none."""
-        return self.flipped / self.choices.clamp(min=1)
 
-    @property
-    def token_rate(self) -> Tensor:
-        """Share of the tokens with a flipped choice; 0 where there are none."""
-        return self.flipped_tokens / self.tokens.clamp(min=1)
-
-
-def flip_rate(own_choices: list[Tensor], recorded: Tensor, mask: Tensor | None = None) -> Flips:
+def count_flips(own_choices: list[Tensor], recorded: Tensor, mask: Tensor | None = None) -> Flips:
     """Compare the experts that the trainer's routers choose with those that the sampler recorded, as sets.
 
     own_choices: `Routing.choices`. recorded: what was given to `watched_routers`. mask: [N] or [B, S], not 0 for the

@@ -1,6 +1,6 @@
 """Reads answers and scores them. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
-from helpers.rewards import preference, presets  # noqa: F401  (these register rewards)
+from helpers.rewards import preference, presets
 from helpers.rewards.answers import boxed_number, last_box, read_number
 from helpers.rewards.code import extract_code
 from helpers.rewards.lint import lint_rewards
@@ -14,19 +14,3 @@ from helpers.rewards.registry import (
     reward_preset,
 )
 from helpers.rewards.text import text_of
-
-__all__ = [
-    "Reward",
-    "boxed_number",
-    "extract_code",
-    "get_reward",
-    "last_box",
-    "lint_rewards",
-    "list_presets",
-    "list_rewards",
-    "read_number",
-    "register_preset",
-    "register_reward",
-    "reward_preset",
-    "text_of",
-]

@@ -3,11 +3,9 @@
 import asyncio
 import functools
 import inspect
-import math
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from numbers import Real
 from pathlib import Path
 
 from helpers.rollout.completion import Completion
@@ -35,12 +33,6 @@ def name_of(function: Callable) -> str:
     """Return the name of a reward in logs and messages, which is TRL's: a partial is called as its function."""
     function = behind_partials(function)
     return getattr(function, "__name__", type(function).__name__)
-
-
-def is_async(function: Callable) -> bool:
-    """Tell whether a reward was written with `async def`: a function, a partial of one, or an object's `__call__`."""
-    function = behind_partials(function)
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def call_reward(function: Callable, *arguments, **keywords):
@@ -90,14 +82,6 @@ class _EventLoopThread:
 
 
 _background: _EventLoopThread | None = None
-
-
-def is_finite_number(value: object) -> bool:
-    """Tell whether a value is a real number, neither NaN nor infinite."""
-    try:
-        return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # an int beyond all floats
-        return False
 
 
 def check_count(name: str, values: object, count: int, then: str = "") -> None:

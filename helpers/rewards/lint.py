@@ -20,7 +20,6 @@ from helpers.rewards.calling import (
     check_count,
     completion_arguments,
     describe_failure,
-    is_finite_number,
     name_of,
 )
 from helpers.rewards.probes import (
@@ -34,7 +33,7 @@ from helpers.rewards.probes import (
 )
 from helpers.rewards.registry import RewardSpec, list_rewards
 from helpers.rollout.completion import Completion
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, first_line, is_finite_number
 
 HONEST = "honest answer"
 PADDED = "honest answer behind filler"
@@ -367,19 +366,13 @@ class _Lint:
         self.findings.append(Finding(probe, problem, rows, of, paid, honest))
 
 
-def completion_of(text: str) -> Completion:
-    """Return a completion that says `text`. Its tokens are the text's bytes, since no model wrote it."""
-    token_ids = list(text.encode("utf-8", "surrogatepass"))
-    return Completion([], token_ids, [-1.0] * len(token_ids), text, "", "stop")
-
-
 def _arguments(rows: Sequence[Row], texts: Sequence[str]) -> dict:
     """Return the keywords with which the trainer calls a reward."""
     columns = {}
     for name in rows[0]:
         columns["prompts" if name == "prompt" else name] = [row[name] for row in rows]
     return {
-        **completion_arguments([completion_of(text) for text in texts]),
+        **completion_arguments([Completion.of_text(text) for text in texts]),
         "trainer_state": SimpleNamespace(global_step=0, max_steps=1, log_history=[]),
         "log_metric": _ignore,
         "log_extra": _ignore,

@@ -1,6 +1,5 @@
 """Rewards by comparison, for what has no right answer, such as creative writing."""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
 from helpers.rewards.text import known_finish_reasons, text_of
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, read_jsonl
 
 #: A judge of two texts: 1 where the first is better, 0 where the second is, 0.5 where neither is.
 Judge = Callable[[str, str, str], float | bool]
@@ -176,7 +175,7 @@ def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_
 def _rows(table: str | Path | Mapping | Sequence[Mapping]) -> list[tuple[str, Mapping]]:
     """Return the rows of a table, each with the words for its place."""
     if isinstance(table, (str, Path)):
-        return _read_jsonl(table)
+        return read_jsonl(table)
     if isinstance(table, Mapping):
         columns = [table.get(name) for name in _COLUMNS]
         lengths = {len(column) if isinstance(column, (list, tuple)) else None for column in columns}
@@ -189,23 +188,3 @@ def _rows(table: str | Path | Mapping | Sequence[Mapping]) -> list[tuple[str, Ma
             f"{type(table).__name__}."
         )
     return [(f"Row {number}", row) for number, row in enumerate(table, 1)]
-
-
-def _read_jsonl(path: str | Path) -> list[tuple[str, Mapping]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"Cannot read {path} ({first_line(error)}): give preference's table as a JSONL file."
-        ) from error
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            rows.append((f"Line {number}", json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"Line {number} of {path} is not JSON ({first_line(error)}): write one object a line."
-            ) from error
-    return rows

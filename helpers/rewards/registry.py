@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.calling import behind_partials, describe_failure, is_finite_number, name_of
-from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.rewards.calling import behind_partials, describe_failure, name_of
+from helpers.runtime import UserError, did_you_mean, first_line, is_finite_number
 
 RewardFunction = Callable[..., list[float | None]]
 

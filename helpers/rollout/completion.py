@@ -32,6 +32,12 @@ class Completion:
         """The completion as a reward function gets it, in TRL's conversational form."""
         return [{"role": "assistant", "content": self.text, "thinking": self.thinking}]
 
+    @classmethod
+    def of_text(cls, text: str) -> "Completion":
+        """Return a completion that says `text` and that no model drew. Its tokens are the text's bytes."""
+        token_ids = list(text.encode("utf-8", "surrogatepass"))
+        return cls([], token_ids, [-1.0] * len(token_ids), text, "", "stop")
+
     def to_dict(self) -> dict:
         """Return plain values, for JSON. The experts are left out where there are none."""
         values = dict(vars(self))

@@ -6,21 +6,3 @@ from helpers.sandbox.inside.drivers.stdin import printed_text
 from helpers.sandbox.outcome import Outcome, Status
 from helpers.sandbox.payload import Call, Limits, Payload, Program
 from helpers.sandbox.sandbox import Sandbox, Worker
-
-__all__ = [
-    "SOLVE",
-    "STDIN",
-    "Call",
-    "CaseResult",
-    "Driver",
-    "Limits",
-    "Outcome",
-    "Payload",
-    "Program",
-    "Sandbox",
-    "Status",
-    "Worker",
-    "case_results",
-    "encode_cases",
-    "printed_text",
-]

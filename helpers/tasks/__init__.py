@@ -21,7 +21,7 @@ from helpers.tasks.custom import CustomTask
 from helpers.tasks.general.task import GeneralTask
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.math.task import MathTask
-from helpers.tasks.matmul import rewards  # noqa: F401  (registers them)
+from helpers.tasks.matmul import rewards
 from helpers.tasks.matmul.task import MatmulTask
 from helpers.tasks.reasoning.task import ReasoningTask
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Task
@@ -85,29 +85,3 @@ def list_tasks() -> list[str]:
 def register_task(name: str, make_task: Callable[..., Task]) -> None:
     """Make a task known by name. make_task: a class or function that returns a `Task`; it gets `get_task`'s options."""
     _TASKS[name] = make_task
-
-
-__all__ = [
-    "CORRECT",
-    "REFUSED",
-    "UNJUDGED",
-    "CodeTask",
-    "CustomTask",
-    "GeneralTask",
-    "Grade",
-    "MathTask",
-    "MatmulTask",
-    "Measure",
-    "ReasoningTask",
-    "Task",
-    "get_reward",
-    "get_task",
-    "known_options",
-    "list_presets",
-    "list_rewards",
-    "list_tasks",
-    "register_preset",
-    "register_reward",
-    "register_task",
-    "reward_preset",
-]

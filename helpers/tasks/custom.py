@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
 from helpers.rollout.completion import Completion
-from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.runtime import UserError, did_you_mean, read_jsonl
 from helpers.tasks.drawing import prompt_id, text_digest
 from helpers.tasks.split import SPLITS, check_split, is_heldout
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
@@ -168,32 +168,13 @@ def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[floa
 def _read(data) -> list[Row]:
     """Return the rows of a JSONL file, a data set, or a list."""
     if isinstance(data, (str, Path)):
-        return _read_jsonl(data)
+        return [row for _, row in read_jsonl(data)]
     rows = data.to_list() if hasattr(data, "to_list") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(
             f"CustomTask takes the path of a JSONL file, a datasets.Dataset or a list of dicts; got a "
             f"{type(data).__name__}."
         )
-    return rows
-
-
-def _read_jsonl(path: str | Path) -> list[Row]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Cannot read {path} ({first_line(error)}): give the path of a JSONL file.") from error
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would cut at separators inside a text, too
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"Line {number} of {path} is not JSON ({error}): write one object a line.") from error
-        if not isinstance(row, dict):
-            raise UserError(f"Line {number} of {path} is not an object: write one object a line, with a 'prompt'.")
-        rows.append(row)
     return rows
 
 

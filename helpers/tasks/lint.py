@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from helpers.rewards.lint import LintReport, completion_of, lint_rewards
+from helpers.rewards.lint import LintReport, lint_rewards
+from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.grading import grade_answers
 from helpers.tasks.task import Row, Task
@@ -43,7 +44,7 @@ def lint_task(
         weights = task.reward_weights if weights is None else weights
 
     def is_right(asked_rows: Sequence[Row], texts: Sequence[str]) -> list[bool]:
-        grades = grade_answers(task, asked_rows, [completion_of(text) for text in texts])
+        grades = grade_answers(task, asked_rows, [Completion.of_text(text) for text in texts])
         return [grade.correct for grade in grades]
 
     return lint_rewards(reward_funcs, rows, answers, weights, is_right=is_right)

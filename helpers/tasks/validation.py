@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from helpers.rewards.lint import completion_of
+from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.frozen import frozen_digests, split_digests
 from helpers.tasks.grading import grade_answers
@@ -52,7 +52,7 @@ def _check_reference_answers(task: Task, rows: Sequence[Row]) -> str:
     if not known:
         return "The task gives no reference answers, so its grades were not tried on any."
     rows_with_answer = [row for row, _ in known]
-    completions = [completion_of(answer) for _, answer in known]
+    completions = [Completion.of_text(answer) for _, answer in known]
     grades = grade_answers(task, rows_with_answer, completions)
     for row, grade in zip(rows_with_answer, grades, strict=True):
         if not grade.correct:

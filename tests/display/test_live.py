@@ -98,7 +98,7 @@ def test_prints_lines_where_there_is_no_kernel(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["step 3/10", "step 4/10", "step 8/10", "step 10/10"]
     assert lines[-1] == (
-        "step 10/10  reward +0.50  correct 25%  refused 25%  tokens 80  cut off 25%  entropy 0.12  seconds 31.5"
+        "step 10/10  reward +0.500  correct 25%  refused 25%  tokens 80  cut off 25%  entropy 0.125  seconds 31.5"
         "  0.0 min left"
     )
 

@@ -33,7 +33,7 @@ from helpers.grpo.update import UpdateBatch
 from helpers.kernels import experts as experts_module
 from helpers.model import load, lora
 from helpers.model.files import Entry, read_tokenizer
-from helpers.model.memory import micro_batch_size, released_config
+from helpers.model.memory import micro_batch_size, released_config, rollout_length
 from helpers.profiles import PROFILES
 from helpers.rollout.backends import Request
 from helpers.rollout.completion import Completion
@@ -121,7 +121,7 @@ class Run:
             max_completion_length=completion,
         )
         if micro_batch is None:
-            micro_batch = micro_batch_size(profile, max_prompt_length=prompt)
+            micro_batch = micro_batch_size(profile, rollout_length(completion, prompt))
         # whether it fits is for the comparison with the plan to say
         self.profile = replace(profile, per_device_train_batch_size=micro_batch, needs_gib=80)
         self.rows = []
@@ -156,16 +156,11 @@ class Run:
         """Load, adapt, and run some steps; return the rows of the last. The second finds the optimizer's state."""
         profile = self.profile
         with self.phase("load"), released_files(self.layers) as folder, contextlib.redirect_stdout(sys.stderr):
-            model, tokenizer = load_model(folder, profile=profile, batch=self.batch, max_prompt_length=self.prompt)
+            planned = memory_plan(profile, self.batch, self.prompt + self.completion)
+            model, tokenizer = load_model(folder, profile=profile, plan=planned)
         with self.phase("LoRA"):
             model = add_lora(model, profile.lora_r, profile.lora_alpha, profile.lora_targets)
-        plan = memory_plan(
-            profile,
-            config=model.config,
-            max_completion_length=self.completion,
-            max_prompt_length=self.prompt,
-            optim=OPTIM,
-        )
+        plan = memory_plan(profile, self.batch, self.prompt + self.completion, model.config, optim=OPTIM)
         with tempfile.TemporaryDirectory() as folder:
             config = GRPOConfig.for_profile(profile, folder, max_prompt_length=self.prompt, optim=OPTIM)
             trainer = GRPOTrainer(model, odd_tokens, config, Prompts([{"prompt": "Use zip."}]), tokenizer)

@@ -23,9 +23,18 @@ def tensor(values):
     return torch.tensor([NAN if value is None else value for value in values], dtype=torch.float64)
 
 
+def flat_advantages(rewards, num_generations, scale="group"):
+    """The advantages of a list of completions, those of a group together."""
+    return advantages.group_advantages(rewards.view(-1, num_generations), scale).flatten()
+
+
+def equal_groups(rewards, num_generations):
+    return advantages.equal_groups(rewards.view(-1, num_generations))
+
+
 def check_by_hand():
     rewards = torch.tensor([1.0, 0.0, 0.0, 3.0, 2.0, 2.0], dtype=torch.float64)
-    ours = advantages.group_advantages(rewards, 3)
+    ours = flat_advantages(rewards, 3)
     for group in (slice(0, 3), slice(3, 6)):
         part = rewards[group]
         torch.testing.assert_close(ours[group], ((part - part.mean()) / (part.std() + 1e-4)).float())
@@ -39,8 +48,8 @@ def test_by_hand():
 def check_scales():
     rewards = torch.tensor([1.0, 0.0, 3.0, 1.0])
     centred = torch.tensor([0.5, -0.5, 1.0, -1.0])
-    torch.testing.assert_close(advantages.group_advantages(rewards, 2, "none"), centred)
-    batch = advantages.group_advantages(rewards, 2, "batch")
+    torch.testing.assert_close(flat_advantages(rewards, 2, "none"), centred)
+    batch = flat_advantages(rewards, 2, "batch")
     torch.testing.assert_close(batch, centred / (rewards.std() + 1e-4))
 
 
@@ -51,7 +60,7 @@ def test_scales():
 
 def check_reference(rewards, num_generations, scale):
     wanted = reference.advantages(rewards, num_generations, scale)
-    found = advantages.group_advantages(tensor(rewards), num_generations, scale)
+    found = flat_advantages(tensor(rewards), num_generations, scale)
     assert found.dtype == torch.float32
     assert found.tolist() == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 
@@ -99,10 +108,10 @@ def test_batches():
 def check_equal_rewards(value, group, scale):
     rewards = torch.full((group,), value, dtype=torch.float64)
     other = torch.arange(group, dtype=torch.float64)  # a second group, so that the batch has a deviation
-    found = advantages.group_advantages(torch.cat([rewards, other]), group, scale)
+    found = flat_advantages(torch.cat([rewards, other]), group, scale)
     assert found[:group].tolist() == [0.0] * group
     assert found[group:].abs().sum() > 0
-    assert advantages.equal_groups(torch.cat([rewards, other]), group).tolist() == [True, False]
+    assert equal_groups(torch.cat([rewards, other]), group).tolist() == [True, False]
 
 
 @settings(max_examples=50, deadline=None)
@@ -122,8 +131,8 @@ def test_noise_in_the_last_bit_is_no_difference(value, scale):
 def check_noise(value=1e8, scale="group"):
     noisy = value + math.ulp(value)
     rewards = torch.tensor([value, noisy, value, noisy, 1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-    assert advantages.equal_groups(rewards, 4).tolist() == [True, False]
-    assert advantages.group_advantages(rewards, 4, scale)[:4].tolist() == [0.0] * 4
+    assert equal_groups(rewards, 4).tolist() == [True, False]
+    assert flat_advantages(rewards, 4, scale)[:4].tolist() == [0.0] * 4
 
 
 def test_sums_of_the_same_rewards_are_equal():
@@ -131,8 +140,8 @@ def test_sums_of_the_same_rewards_are_equal():
     rewards = torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], dtype=torch.float64)
     total = advantages.combine_rewards(rewards)
     assert total[0] != total[1]
-    assert advantages.equal_groups(total, 2).tolist() == [True]
-    assert advantages.group_advantages(total, 2).tolist() == [0.0, 0.0]
+    assert equal_groups(total, 2).tolist() == [True]
+    assert flat_advantages(total, 2).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-6, 1e8])
@@ -140,17 +149,16 @@ def test_a_small_difference_counts(value):
     """A tolerance that is too wide would take the signal of a reward whose steps are small beside its level."""
     step = max(1e-9, abs(value) * 1e-10)
     rewards = torch.tensor([value, value + step], dtype=torch.float64)
-    assert advantages.equal_groups(rewards, 2).tolist() == [False]
-    assert advantages.group_advantages(rewards, 2, "none").tolist() == pytest.approx([-step / 2, step / 2], rel=1e-4)
+    assert equal_groups(rewards, 2).tolist() == [False]
+    assert flat_advantages(rewards, 2, "none").tolist() == pytest.approx([-step / 2, step / 2], rel=1e-4)
 
 
 def check_unjudged():
-    group_advantages = advantages.group_advantages
     rewards = torch.tensor([1.0, NAN, 0.0, NAN])
-    torch.testing.assert_close(group_advantages(rewards, 4)[[0, 2]], group_advantages(torch.tensor([1.0, 0.0]), 2))
-    assert group_advantages(rewards, 4)[[1, 3]].tolist() == [0.0, 0.0]
-    assert group_advantages(torch.tensor([NAN, NAN]), 2).tolist() == [0.0, 0.0]
-    assert group_advantages(torch.tensor([2.0, NAN]), 2).tolist() == [0.0, 0.0]
+    torch.testing.assert_close(flat_advantages(rewards, 4)[[0, 2]], flat_advantages(torch.tensor([1.0, 0.0]), 2))
+    assert flat_advantages(rewards, 4)[[1, 3]].tolist() == [0.0, 0.0]
+    assert flat_advantages(torch.tensor([NAN, NAN]), 2).tolist() == [0.0, 0.0]
+    assert flat_advantages(torch.tensor([2.0, NAN]), 2).tolist() == [0.0, 0.0]
 
 
 def test_unjudged_completions_stay_out():
@@ -201,7 +209,7 @@ def test_combine():
 
 def check_equal_groups():
     rewards = torch.tensor([1.0, 1.0, 0.0, 1.0, NAN, NAN, 2.0, NAN])
-    assert advantages.equal_groups(rewards, 2).tolist() == [True, False, True, True]
+    assert equal_groups(rewards, 2).tolist() == [True, False, True, True]
 
 
 def test_equal_groups():

@@ -1,14 +1,11 @@
 """Each alarm is raised by a run that has the fault, with the right reason, and by no healthy run."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from helpers import UserError
-from helpers.grpo.alarms import NO_SIGNAL, STEPS_BETWEEN, AlarmLimits, check_alarms, no_signal_reason
+from helpers.grpo.alarms import NO_SIGNAL, STEPS_BETWEEN, check_alarms, no_signal_reason
 
-LIMITS = AlarmLimits()
 DIFFERENCE = "sampling/sampling_logp_difference/mean"
 
 
@@ -45,12 +42,12 @@ def run(healthy, faulty=0, **fault):
     return history + [row(healthy + step, **fault) for step in range(1, faulty + 1)]
 
 
-def alarms(history, **limits):
-    return check_alarms(history, replace(LIMITS, **limits))
+def alarms(history, no_signal_steps=10):
+    return check_alarms(history, no_signal_steps)
 
 
-def names(history, **limits):
-    return [alarm.name for alarm in alarms(history, **limits)]
+def names(history, no_signal_steps=10):
+    return [alarm.name for alarm in alarms(history, no_signal_steps)]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4, 8, 100])
@@ -118,8 +115,6 @@ def test_no_signal_stops_after_so_many_steps_in_a_row_and_no_sooner():
     assert names([*run(5, 9, **EQUAL), row(15), *run(0, 9, **EQUAL)]) == []
     assert names(run(0, 3, **EQUAL), no_signal_steps=3) == ["no signal"]
     assert names(run(0, 100, **EQUAL), no_signal_steps=None) == []
-    with pytest.raises(UserError, match="no_signal_steps must be at least 1"):
-        AlarmLimits(no_signal_steps=0)
 
 
 def test_mixed_reasons_name_the_most_common():
@@ -170,19 +165,6 @@ def test_a_warning_is_repeated_every_ten_steps_while_it_lasts(name, steps, fault
     given = [count for count in range(1, len(history) + 1) if alarms(history[:count])]
     begin = 8 + steps
     assert given == [begin, begin + STEPS_BETWEEN, begin + 2 * STEPS_BETWEEN, len(history)]
-
-
-@pytest.mark.parametrize(("name", "steps", "fault", "words"), WARNINGS)
-def test_warnings_can_be_turned_off(name, steps, fault, words):
-    """A task of short answers has many copies, and nothing is wrong with it."""
-    fields = {
-        "entropy": {"entropy_share": None},
-        "effective sample size": {"effective_sample_size": None},
-        "sampler and trainer": {"difference_growth": None},
-        "ratio": {"largest_ratio": None},
-        "memory": {"memory_share": None},
-    }
-    assert alarms(run(8, steps, **fault), **fields[name]) == []
 
 
 def test_single_steps_and_slow_changes_are_no_collapse():

@@ -51,9 +51,9 @@ def test_fewer_rows_than_prompts_in_a_generation():
 
 def check_round_trip():
     generation = batch.Generation(
-        prompts=["one"],
-        completions=[Completion([1, 2], [3], [-0.5], "text", "thought", "stop")],
+        groups=[batch.Group("one", [Completion([1, 2], [3], [-0.5], "text", "thought", "stop")])],
         rewards=torch.tensor([[0.1, float("nan")]], dtype=torch.float64),
+        advantages=torch.tensor([0.1]),
         metrics={"reward": 0.1},
         extras={"note": ["a"]},
         grades=[Grade(1.0, True, "correct")],
@@ -61,7 +61,8 @@ def check_round_trip():
     again = batch.Generation.from_dict(json.loads(json.dumps(generation.to_dict())))
     assert torch.equal(again.rewards.nan_to_num(-1.0), generation.rewards.nan_to_num(-1.0))
     for name, value in vars(generation).items():
-        assert name == "rewards" or getattr(again, name) == value, name
+        assert name in ("rewards", "advantages") or vars(again)[name] == value, name
+    assert torch.equal(again.advantages, generation.advantages)
 
 
 def test_a_generation_survives_json():

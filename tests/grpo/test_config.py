@@ -1,13 +1,14 @@
 import copy
+import inspect
 import pickle
 from dataclasses import MISSING, fields, replace
+from functools import partial
 
 import pytest
 from transformers import TrainingArguments
 
 from helpers import GRPOConfig, UserError
-from helpers.grpo.config import RENAMED
-from helpers.grpo.trl_settings import NEUTRAL, WITHOUT_EFFECT
+from helpers.grpo.trl_settings import NEUTRAL, RENAMED, WITHOUT_EFFECT
 from helpers.profiles import PROFILES
 
 #: What TRL 1.16's GRPOConfig adds to transformers' TrainingArguments or sets anew, with its defaults.
@@ -99,7 +100,6 @@ ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
         ({"lr_scheduler_type": "linear", "warmup_steps": 101}, "warmup_steps=101 is more than max_steps=100"),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs its floor"),
         ({"steps_per_generation": 3, "gradient_accumulation_steps": 2}, "must be a multiple of gradient_accumulation"),
-        ({"generation_batch_size": 12}, "generation_batch_size=12 must be a multiple of per_device_train_batch_size=8"),
         ({"warmup_steps": 0.1}, "warmup_steps must be a whole number from 0 on; got 0.1"),
         ({"temperature": 0}, "temperature must be a number above 0; got 0"),
     ],
@@ -127,7 +127,6 @@ def test_the_batches_of_a_run():
         "24 optimizer steps of 8 completions, on 4 generations of 24 (6 prompts x 4): 2.00 epochs of 12 prompts. "
         "Learning rate 0.0001, linear, after a warm-up of 6 steps."
     )
-    assert GRPOConfig("x", generation_batch_size=32).steps_per_generation == 4
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -149,7 +148,7 @@ def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
     own = GRPOConfig("out").to_dict()
     theirs = {RENAMED.get(name, name): value for name, value in trl_defaults().items()}
     different = {name for name, value in own.items() if name in theirs and value != theirs[name]}
-    assert different | {"logging_steps"} == OTHER_DEFAULTS
+    assert different | {"logging_steps"} == OTHER_DEFAULTS, "logging_steps is no setting here"
     assert all(name in GRPOConfig.__doc__ for name in OTHER_DEFAULTS | {"router_aux_loss_coef", "bf16"})
     assert own.keys() - theirs.keys() == {
         "output_dir", "max_prompt_length", "max_minutes", "reward_timeout", "router_replay", "backup_dir",
@@ -169,7 +168,7 @@ def test_every_setting_of_trl_is_known():
 
 def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
     """They were accepted, and the run did something else."""
-    config = GRPOConfig(
+    config = GRPOConfig.from_trl(
         "out", vllm_importance_sampling_correction=False, vllm_importance_sampling_mode="sequence_mask",
         vllm_importance_sampling_clip_max=1.5,
     )  # fmt: skip
@@ -183,16 +182,16 @@ def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
 def test_trl_defaults_are_accepted(name):
     """Scripts write defaults down: `beta=0.0` once ended in a bare TypeError."""
     value = trl_defaults()[name]
-    assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
+    assert GRPOConfig.from_trl("out", **{name: value}) == GRPOConfig("out")
 
 
 @pytest.mark.parametrize("name", NEUTRAL)
 def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
     accepted, why = NEUTRAL[name]
     for value in accepted:
-        assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
+        assert GRPOConfig.from_trl("out", **{name: value}) == GRPOConfig("out")
     with pytest.raises(UserError) as raised:
-        GRPOConfig("out", **{name: "something else"})
+        GRPOConfig.from_trl("out", **{name: "something else"})
     sentence = str(raised.value)
     assert sentence.startswith(f"{name}='something else' is not supported, as {why}: leave {name} out")
     assert sentence.endswith(".") and sentence.count(". ") == 0
@@ -226,21 +225,76 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
 )
 def test_refusals_in_full(settings, sentence):
     with pytest.raises(UserError) as raised:
-        GRPOConfig("out", **settings)
+        GRPOConfig.from_trl("out", **settings)
     assert str(raised.value) == sentence
-    with pytest.raises(UserError):
-        GRPOConfig.for_profile(PROFILES["tiny"], "out", **settings)
 
 
-def test_sizes_of_a_generation_may_say_what_the_batch_says():
+@pytest.mark.parametrize("name", ["top_p", "vllm_mode", "vllm_importance_sampling_mode", "generation_batch_size"])
+def test_a_setting_of_trl_leads_to_from_trl(name):
+    """A script whose one line has to change must learn which."""
+    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
+        with pytest.raises(UserError, match=rf"'{name}' is a setting of TRL .*GRPOConfig.from_trl\(...\) takes"):
+            make("out", **{name: 1.0})
+
+
+def test_an_unknown_setting_gets_the_nearest_name():
+    """A dataclass would answer with a bare TypeError."""
+    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
+        with pytest.raises(UserError, match=r"no setting 'learning_rat' \(did you mean 'learning_rate'\?\)"):
+            make("out", learning_rat=1.0)
+
+
+def test_sizes_of_a_generation_in_trls_words():
     batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
-    config = GRPOConfig("out", **batch, generation_batch_size=16, steps_per_generation=4)
+    config = GRPOConfig.from_trl("out", **batch, generation_batch_size=16, steps_per_generation=4)
     assert config.generation_batch_size == GRPOConfig("out", **batch).generation_batch_size == 16
-    assert GRPOConfig("out", **batch, generation_batch_size=16) == GRPOConfig("out", **batch)
+    assert GRPOConfig.from_trl("out", **batch, generation_batch_size=16) == GRPOConfig("out", **batch)
     for other in ({"generation_batch_size": 64}, {"steps_per_generation": 16}):
-        assert GRPOConfig("out", **batch, **other).generation_batch_size == 64
+        assert GRPOConfig.from_trl("out", **batch, **other).generation_batch_size == 64
+    assert GRPOConfig.from_trl("x", generation_batch_size=32).steps_per_generation == 4
     with pytest.raises(UserError, match="generation_batch_size=32 is not supported, as it is per_device"):
-        GRPOConfig("out", **batch, generation_batch_size=32, steps_per_generation=4)
+        GRPOConfig.from_trl("out", **batch, generation_batch_size=32, steps_per_generation=4)
+    for size in (12, 0, 8.0):
+        with pytest.raises(UserError, match=f"generation_batch_size={size} must be a multiple of per_device"):
+            GRPOConfig.from_trl("out", generation_batch_size=size)
+
+
+def test_the_length_of_a_trl_run_in_steps():
+    """Where a script gives max_steps, TRL does not look at its epochs either."""
+    assert GRPOConfig.from_trl("out", max_steps=7, num_train_epochs=3.0) == GRPOConfig("out", max_steps=7)
+
+
+def test_every_field_says_what_it_means():
+    """`help(GRPOConfig)` and `GRPOConfig?` are what a reader has; a setting without a line there is a secret."""
+    for field in fields(GRPOConfig):
+        about = field.metadata["setting"]
+        assert about.help.endswith(".") and f"        {field.name} (default {field.default!r}): " in GRPOConfig.__doc__
+    assert list(inspect.signature(GRPOConfig).parameters) == [field.name for field in fields(GRPOConfig)]
+
+
+#: What a resumed run may have otherwise: nothing here changes what a step computes by more than rounding.
+MAY_DIFFER = {
+    "output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout", "gradient_checkpointing",
+    "max_prompt_length", "gradient_accumulation_steps", "steps_per_generation", "backup_dir", "metric_for_best_model",
+    "greater_is_better", "load_best_model_at_end", "eval_strategy", "eval_steps", "num_generations_eval",
+    "no_signal_steps", "optim",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "more"),
+    [
+        ({}, {"per_device_train_batch_size"}),
+        ({"loss_type": "bnpo"}, set()),  # its weights are those of a micro-batch
+        ({"lr_scheduler_type": "constant"}, {"per_device_train_batch_size", "max_steps"}),
+    ],
+)
+def test_what_a_resumed_run_may_change(settings, more):
+    """One setting too few, and a run cannot be made longer; one too many, and it goes on as another run."""
+    config = GRPOConfig("out", **settings)
+    shared = config.settings_of_the_run()
+    assert config.to_dict().keys() - shared.keys() == MAY_DIFFER | more
+    assert shared.keys() - config.to_dict().keys() == {"step_batch_size", "generation_batch_size"}
 
 
 @pytest.mark.parametrize(("given", "kept"), [(True, "group"), (False, "none"), ("batch", "batch")])
@@ -250,7 +304,7 @@ def test_scale_rewards_in_trls_older_spelling(given, kept):
 
 def test_it_is_an_ordinary_frozen_dataclass():
     """Settings of TRL are not kept; the rest compares, copies, replaces and reads back as before."""
-    config = GRPOConfig("out", max_steps=5, beta=0.0, vllm_mode="server", report_to="none")
+    config = GRPOConfig.from_trl("out", max_steps=5, beta=0.0, vllm_mode="server", report_to="none")
     assert list(config.to_dict()) == [field.name for field in fields(GRPOConfig)] == list(vars(config))
     assert GRPOConfig(**config.to_dict()) == config == pickle.loads(pickle.dumps(config)) == copy.deepcopy(config)
     assert replace(config, max_steps=6) == GRPOConfig("out", max_steps=6)

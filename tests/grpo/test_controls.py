@@ -76,7 +76,7 @@ def test_a_flipped_step_goes_the_other_way(tmp_path, prompts, name, uphill):
     trainer = trainer_in(tmp_path, prompts, reward=functions, **settings)
     generation = trainer.generate(0)
     true = torch.tensor(toy_reward(None, [c.message for c in generation.completions]))
-    preference = group_advantages(true, 4)
+    preference = group_advantages(true.view(-1, 4)).flatten()
 
     before = weighted_logprob(trainer, generation.completions, preference)
     trainer.step(trainer.backward(generation))
@@ -102,7 +102,7 @@ def test_the_certainty_of_a_step_is_the_samplers_own(tmp_path, prompts):
     generation = trainer.generate(0)
     paid = torch.tensor([sum(completion.logprobs) for completion in generation.completions], dtype=torch.float64)
     torch.testing.assert_close(generation.rewards[:, 0], paid)
-    torch.testing.assert_close(trainer.advantages(generation), group_advantages(paid, 4))
+    torch.testing.assert_close(generation.advantages, group_advantages(paid.view(-1, 4)).flatten())
     assert not torch.equal(generation.rewards[:, 1], paid)  # the task's reward is logged beside it
 
 

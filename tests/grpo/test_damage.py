@@ -238,7 +238,7 @@ ROLLOUT_DAMAGE = {
 def test_a_damaged_rollout_is_drawn_and_judged_again(run, trainer, capsys, damage):
     """It is there to save work: without it the run goes on, and with half of it another run would."""
     path = run / ROLLOUT
-    settings = trainer._settings()
+    settings = trainer.settings()
     assert load_rollout(run, 1, settings) is not None
     spoil = ROLLOUT_DAMAGE[damage]
     if spoil is None:

@@ -219,11 +219,11 @@ def test_a_measured_reward_is_replayed_and_not_measured_again(tmp_path, prompts)
     trainer.backward = lambda generation: (_ for _ in ()).throw(SystemExit)
     with pytest.raises(SystemExit):
         trainer.train()
-    kept = load_rollout(tmp_path, 0, trainer._settings())
+    kept = load_rollout(tmp_path, 0, trainer.settings())
     resumed = trainer_in(tmp_path, prompts, reward=measured, max_minutes=1e-9)
     resumed.train(resume_from_checkpoint=True)
     assert len(calls) == 1 and resumed.state.global_step == 1
     assert read_metrics(tmp_path / "metrics.jsonl")[0]["reward"] == kept.metrics["reward"]
-    assert load_rollout(tmp_path, 1, trainer._settings()) is None, "it was for step 0"
+    assert load_rollout(tmp_path, 1, trainer.settings()) is None, "it was for step 0"
     other = trainer_in(tmp_path / "other", prompts, reward=measured, learning_rate=5e-4)
-    assert load_rollout(tmp_path, 0, other._settings()) is None, "it was of another run"
+    assert load_rollout(tmp_path, 0, other.settings()) is None, "it was of another run"

@@ -251,7 +251,7 @@ def expected_gradient(policy, group, weighting, objective="clip", level="token",
         factors = None
         if sampler is not None and corrected:
             factors = correction.importance_weights(old, sampled, mask, "sequence_truncate", clip_max=1e9).weights
-        gains = advantages.group_advantages(policy.payoff[list(drawn)], group, "none")
+        gains = advantages.group_advantages(policy.payoff[list(drawn)].view(-1, group), "none").flatten()
         weights_B = losses.token_weights(weighting, tokens, longest, group)
         found = losses.policy_loss(
             logprobs, old, gains.double(), weights_B[:, None] * mask, objective=objective, level=level,
@@ -406,7 +406,8 @@ def test_gspo_at_one_iteration_is_the_token_level(weighting):
 
 def check_no_signal(limits, level, value, scale_rewards):
     """Equal rewards and no KL: the loss and its gradient are exactly 0, whatever the ratios."""
-    gains = advantages.group_advantages(torch.full((4,), value, dtype=torch.float64), 4, scale_rewards)
+    rewards = torch.full((1, 4), value, dtype=torch.float64)
+    gains = advantages.group_advantages(rewards, scale_rewards).flatten()
     case = make_case(1, *LENGTHS[0], "token", level=level, weighting="dapo", **limits)
     case = replace(case, advantages=gains.tolist())
     assert Step(case).results() == (0.0, [[0.0] * length for length in LENGTHS[0][0]])

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from helpers.grpo.advantages import group_advantages
+from helpers.grpo.batch import Generation, completions_in_loss, into_groups
 from helpers.grpo.checkpoint import MetricsFile, read_metrics
-from helpers.grpo.metrics import HISTOGRAM_EDGES, completions_in_loss, json_row, rollout_metrics
+from helpers.grpo.metrics import HISTOGRAM_EDGES, json_row, rollout_metrics
 from helpers.rollout.completion import Completion
 
 NONE = math.nan  # as the rewards' tensor has it
@@ -29,7 +30,8 @@ def metrics(completions=COMPLETIONS, rewards=REWARDS, weights=(1.0, 0.5), advant
     rewards = torch.tensor(rewards, dtype=torch.float64)
     names = ["f", "g"][: rewards.shape[1]]
     advantages = torch.zeros(len(completions)) if advantages is None else torch.tensor(advantages)
-    return rollout_metrics(completions, rewards, names, weights, 4, advantages, **more)
+    generation = Generation(into_groups(["one", "two"], completions), rewards, advantages)
+    return rollout_metrics(generation, names, weights, **more)
 
 
 def sample_std(values):
@@ -108,7 +110,7 @@ def test_masked_completions_count_in_everything_but_the_loss():
 def test_advantages_that_move_the_policy():
     """A step whose only advantages are masked looked like any other, and taught nothing."""
     rewards = torch.tensor([0.0, 0, 0, 1, 1, 1, 1, 1], dtype=torch.float64)
-    advantages = group_advantages(rewards, 4).tolist()
+    advantages = group_advantages(rewards.view(2, 4)).flatten().tolist()
     assert metrics(advantages=advantages)["advantages/nonzero_ratio"] == 4 / 8
     assert metrics(advantages=advantages, mask_truncated=True)["advantages/nonzero_ratio"] == 3 / 8
 
@@ -125,8 +127,8 @@ def test_histogram_of_advantages():
 
 def test_an_evaluation_has_no_advantages():
     """Nothing is learnt from its completions; all else is measured as in training."""
-    rewards = torch.tensor(REWARDS, dtype=torch.float64)
-    found = rollout_metrics(COMPLETIONS, rewards, ["f", "g"], (1.0, 0.5), 4)
+    generation = Generation(into_groups(["one", "two"], COMPLETIONS), torch.tensor(REWARDS, dtype=torch.float64))
+    found = rollout_metrics(generation, ["f", "g"], (1.0, 0.5))
     assert found == {name: value for name, value in metrics().items() if not name.startswith("advantages/")}
 
 

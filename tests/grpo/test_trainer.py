@@ -6,9 +6,10 @@ import torch
 from torch._inductor.exc import InductorError
 from triton.runtime.errors import OutOfResources
 
-from helpers import MatmulTask, UserError, load_model, read_metrics, weights_digest
+from helpers import MatmulTask, UserError, dry_run, load_model, read_metrics, weights_digest
 from helpers.grpo import loop
 from helpers.grpo.losses import policy_loss
+from helpers.grpo.session import Session
 from helpers.grpo.update import UpdateStatistics, micro_batches
 from helpers.kernels import attention
 from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in, weighted_logprob
@@ -66,7 +67,7 @@ def test_gradient_does_not_depend_on_the_cut(tmp_path, prompts, settings):
     assert len({len(c.token_ids) for c in generation.completions}) > 1
     results = []
     for halvings in (0, 3, 12):
-        trainer.halvings = halvings
+        trainer.micro_batching.halvings = halvings
         results.append(gradients(trainer, generation))
     for other in results[1:]:
         assert (other - results[0]).norm() < 1e-5 * results[0].norm()
@@ -151,7 +152,7 @@ def test_memory_that_lacks_once_is_collected(tmp_path, prompts, monkeypatch, cap
     else:
         assert torch.equal(gradients(trainer, generation), wanted)
     said = "The GPU had no memory left for a micro-batch: what can be freed is freed, and it is tried again.\n"
-    assert len(calls) > 2 and trainer.halvings == 0 and capsys.readouterr().out == said
+    assert len(calls) > 2 and trainer.micro_batching.halvings == 0 and capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize("place", ["generate", "backward", "clip_gradient", "metrics", "optimizer", "records"])
@@ -164,7 +165,7 @@ def test_a_run_that_ends_for_want_of_memory_goes_on(tmp_path, prompts, monkeypat
     owners = {
         "optimizer": (trainer.optimizer, "step"),
         "metrics": (UpdateStatistics, "metrics"),
-        "records": (trainer, "_remember_completions"),
+        "records": (Session, "note_step"),
     }
     owner, name = owners.get(place, (trainer, place))
     real = getattr(owner, name)
@@ -214,7 +215,7 @@ def test_a_dry_run_says_that_memory_is_lacking(tmp_path, prompts, monkeypatch):
 
     monkeypatch.setattr(trainer.optimizer, "step", no_memory)
     with pytest.raises(UserError, match="no memory left"):
-        trainer.train(dry_run=True)
+        dry_run(trainer)
     assert same(adapter(trainer), before)
 
 
@@ -272,7 +273,7 @@ def test_gradient_against_one_completion_at_a_time(tmp_path, prompts):
     ours = gradients(trainer, generation)
     trainer.optimizer.zero_grad()
     tokens = sum(len(c.token_ids) for c in generation.completions)
-    for completion, advantage in zip(generation.completions, trainer.advantages(generation)):
+    for completion, advantage in zip(generation.completions, generation.advantages):
         ids = torch.tensor([completion.prompt_ids + completion.token_ids])
         start = len(completion.prompt_ids)
         scores = trainer.model(ids).logits[0, start - 1 : -1].log_softmax(-1).gather(1, ids[0, start:, None])[:, 0]
@@ -309,7 +310,7 @@ def test_training_raises_what_is_rewarded(tmp_path, prompts):
     """The loop as a whole points uphill: the drawn tokens of better completions become likelier."""
     trainer = trainer_in(tmp_path, prompts)
     generation = trainer.generate(0)
-    advantages = trainer.advantages(generation)
+    advantages = generation.advantages
 
     before = weighted_logprob(trainer, generation.completions, advantages)
     trainer.step(trainer.backward(generation))
@@ -476,7 +477,7 @@ def test_policy_loss_is_what_the_trainer_minimises(tmp_path, prompts):
     """The logged loss at ratio one is minus the token-weighted mean advantage."""
     trainer = trainer_in(tmp_path, prompts, max_completion_length=60)
     generation = trainer.generate(0)
-    advantages = trainer.advantages(generation)
+    advantages = generation.advantages
     lengths = torch.tensor([len(c.token_ids) for c in generation.completions], dtype=torch.float32)
     logged = trainer.step(trainer.backward(generation))["loss"]
     assert logged == pytest.approx(-(advantages * lengths).sum().item() / lengths.sum().item(), abs=1e-4)

@@ -146,7 +146,7 @@ def test_the_loop_in_the_open(tmp_path, prompts):
     trained.train()
     looped = trainer_in(tmp_path / "looped", prompts, save_steps=10)
     for step in looped.steps():
-        assert step.metrics["step"] == step.step and len(step.completions) == len(step.advantages) == 8
+        assert step.metrics["step"] == step.step and len(step.completions) == len(step.generation.advantages) == 8
         if step.step == 2:
             break
     again = trainer_in(tmp_path / "looped", prompts, save_steps=10)
@@ -249,7 +249,7 @@ def test_the_balancing_loss_is_added_and_does_not_depend_on_the_cut(tmp_path, pr
     generation = trainer.generate(0)
     gradients = []
     for halvings in (0, 12):
-        trainer.halvings = halvings
+        trainer.micro_batching.halvings = halvings
         statistics = trainer.backward(generation)
         gradients.append(torch.cat([weight.grad.flatten() for weight in trainer.weights]))
     assert (gradients[0] - gradients[1]).norm() < 1e-5 * gradients[0].norm()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers import UserError, add_lora, load_model, memory_plan, merge_adapter, weights_digest
+from helpers import GRPOConfig, UserError, add_lora, load_model, memory_plan, merge_adapter, weights_digest
 from helpers.kernels.experts import Packed
 from helpers.model import load
 from helpers.model.layers import Int8Embedding
@@ -136,8 +136,9 @@ def test_a_config_that_hides_the_form_of_the_experts_is_one_sentence(stock, toke
 
 def test_the_plan_is_that_of_the_run(capsys):
     """The loader planned for the profile's completions, whatever length the run had."""
-    load_model(profile="tiny", batch=8, max_completion_length=100)
-    assert "Memory plan, 8 completions of 612 tokens" in capsys.readouterr().out
+    config = GRPOConfig.for_profile(PROFILES["tiny"], "out", max_completion_length=100, gradient_accumulation_steps=2)
+    load_model(profile="tiny", plan=config.memory_plan("tiny"))
+    assert f"Memory plan, {config.generation_batch_size} completions of 612 tokens" in capsys.readouterr().out
 
 
 def test_an_adapter_whose_replacement_was_killed_is_found(tmp_path):

@@ -176,7 +176,7 @@ def test_a_micro_batch_is_as_large_as_fits_the_card():
     tight = memory_plan(replace(PROFILES["t4"], needs_gib=13.9))
     assert (tight.profile.per_device_train_batch_size, tight.profile.dense) == (1, "fp16")
     assert micro_batch_size(PROFILES["t4"]) == 2
-    assert micro_batch_size(PROFILES["t4"], max_completion_length=1536) == 1
+    assert micro_batch_size(PROFILES["t4"], rollout_length(1536)) == 1
     odd = replace(PROFILES["t4"], generation_batch_size=9)
     assert micro_batch_size(odd) == 1 == memory_plan(odd).profile.per_device_train_batch_size
     assert micro_batch_size(PROFILES["tiny"]) == PROFILES["tiny"].per_device_train_batch_size
@@ -245,10 +245,12 @@ def test_largest_batch_is_the_largest(name):
 def test_the_plan_is_for_what_runs():
     """The profile's completion length was planned for whatever length the run had."""
     assert memory_plan("t4").length == rollout_length(768) == 1280
-    assert memory_plan("t4", max_completion_length=256).length == 768
-    assert memory_plan("t4", max_completion_length=256, max_prompt_length=100).length == 356
-    assert memory_plan("t4", 8, max_completion_length=256) == memory_plan("t4", 8, 768)
-    assert largest_batch("t4", max_completion_length=2560) == largest_batch("t4", 3072) < largest_batch("t4")
+    settings = {"max_completion_length": 256, "max_prompt_length": 100, "optim": "adamw_torch"}
+    config = GRPOConfig.for_profile(PROFILES["t4"], "out", **settings)
+    plan = config.memory_plan("t4")
+    assert (plan.batch, plan.length, plan.optim) == (config.generation_batch_size, 356, "adamw_torch")
+    assert plan == memory_plan("t4", 8, 356, optim="adamw_torch")
+    assert largest_batch("t4", 3072) < largest_batch("t4")
 
 
 def test_the_cache_of_the_plan_is_the_cache():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from helpers.rewards.calling import call_reward, is_async, name_of
+from helpers.rewards.calling import call_reward, name_of
 
 
 @pytest.fixture
@@ -39,7 +39,6 @@ TEXTS = {"prompts": [None, None], "completions": ["a", "bb"]}
     ids=["function", "partial", "object", "method"],
 )
 def test_async_rewards_are_awaited(reward):
-    assert is_async(reward)
     assert call_reward(reward, **TEXTS) == [1.0, 2.0]
 
 
@@ -135,8 +134,3 @@ def test_names():
     """A partial is called as its function, as in TRL's logs, and an object as its class."""
     assert name_of(slow) == name_of(functools.partial(functools.partial(slow), a=1)) == "slow"
     assert name_of(Slow()) == "Slow"
-
-
-def test_what_is_not_async():
-    for reward in (len, Slow, functools.partial(len), lambda **_: []):
-        assert not is_async(reward)

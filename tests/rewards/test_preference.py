@@ -233,7 +233,7 @@ def test_tables_that_are_refused(table, words):
         (b"\xff\xfe\x00", "Cannot read"),
         (json.dumps(ROWS[0]).encode() + b"\n{", "Line 2 of .* is not JSON"),
         (b"[" * 100_000, "Line 1 of .* is not JSON"),
-        (b"3\n", "Line 1 of preference's table is not a preference"),
+        (b"3\n", "Line 1 of .* is not an object"),
     ],
     ids=["empty", "no text", "half a line", "deep", "a number"],
 )

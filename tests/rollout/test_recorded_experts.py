@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from helpers import RolloutEngine, SamplingParams, UserError
-from helpers.grpo.batch import Generation
+from helpers.grpo.batch import Generation, Group
 from helpers.grpo.logprobs import recorded_experts
 from helpers.rollout.backends import Drawn, Request, captured
 from helpers.rollout.backends.captured import CapturedBackend
@@ -160,7 +160,7 @@ def test_through_json(make_engine, prompts):
     """A resumed run replays what the interrupted one recorded, and reads what was saved without experts."""
     completions = make_engine(record_experts=True).generate(prompts[:2], SamplingParams(5))
     completions += make_engine().generate(prompts[:2], SamplingParams(5))
-    generation = Generation(["a"], completions, torch.zeros(4, 1, dtype=torch.float64), {})
+    generation = Generation([Group("a", completions)], torch.zeros(4, 1, dtype=torch.float64))
     text = json.dumps(generation.to_dict())
     found = Generation.from_dict(json.loads(text)).completions
     assert found == completions

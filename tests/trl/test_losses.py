@@ -157,7 +157,7 @@ class TrlStep:
 def our_advantages(scale_rewards):
     columns = [[float("nan") if value is None else value for value in rewards] for rewards in REWARDS]
     total = combine_rewards(torch.tensor(columns, dtype=torch.float64).T, REWARD_WEIGHTS)
-    return group_advantages(total, GROUP, scale_rewards)
+    return group_advantages(total.view(-1, GROUP), scale_rewards).flatten()
 
 
 def our_step(tokens, config, order, has_old, importance=None):

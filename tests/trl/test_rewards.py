@@ -27,6 +27,7 @@ from trl.rewards import (  # noqa: E402
 )
 
 from helpers import get_task, read_metrics  # noqa: E402
+from helpers.grpo.batch import Group  # noqa: E402
 from helpers.grpo.logs import read_completions  # noqa: E402
 from helpers.grpo.scoring import score  # noqa: E402
 from helpers.model.load import ATTENTION_PROJECTIONS  # noqa: E402
@@ -118,14 +119,13 @@ def test_trls_own_rewards_on_known_texts():
         completion_of("<think>\nSix times seven.\n42", 25),
         completion_of("42", 60),
     ]
-    columns = {"prompt": ["p"] * 3, "answer": ["42"] * 3}
-    rewards, _, _ = score(FROM_TRL, columns, completions, None, 10.0)
+    rewards, _, _ = score(FROM_TRL, [{"prompt": "p", "answer": "42"}], [Group("p", completions)], None, 10.0)
     assert rewards[:, 0].tolist() == [1.0, 0.0, 0.0]
     assert rewards[:, 1].tolist() == [0.0, -0.5, -1.0]
     assert rewards[:, 2].tolist() == [0.0, 0.0, 0.0]
     repeated = completion_of("aaaaa")
     repeated.token_ids = [5] * 5
-    rewards, _, _ = score(FROM_TRL, {"prompt": ["p"]}, [repeated], None, 10.0)
+    rewards, _, _ = score(FROM_TRL, [{"prompt": "p"}], [Group("p", [repeated])], None, 10.0)
     assert rewards[0, 2].item() == -0.75
 
 
@@ -134,8 +134,8 @@ def test_trls_accuracy_reward():
     pytest.importorskip("math_verify", reason="math-verify is not installed here.")
     texts = [r"\boxed{42}", r"\boxed{41}", "", r"\boxed{\frac{84}{2}}"]
     completions = [completion_of(text) for text in texts]
-    columns = {"prompt": ["p"] * 4, "solution": [r"\boxed{42}"] * 4, "answer": ["42"] * 4}
-    rewards, _, extras = score([accuracy_reward, math_answer], columns, completions, None, 60.0)
+    row = {"prompt": "p", "solution": r"\boxed{42}", "answer": "42"}
+    rewards, _, extras = score([accuracy_reward, math_answer], [row], [Group("p", completions)], None, 60.0)
     assert rewards[:, 0].tolist() == [1.0, 0.0, 0.0, 1.0]
     assert rewards[:3, 1].tolist() == rewards[:3, 0].tolist()
     assert extras

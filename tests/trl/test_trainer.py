@@ -148,7 +148,7 @@ def compare(folder, prompts, uses_sampler=False, **settings):
     loss, gradients = theirs.gradient(first)
 
     by_trl = sorted(theirs.trainer._logs["advantages"])
-    assert sorted(trainer.advantages(generation).tolist()) == pytest.approx(by_trl, rel=1e-4, abs=1e-5)
+    assert sorted(generation.advantages.tolist()) == pytest.approx(by_trl, rel=1e-4, abs=1e-5)
     assert metrics["loss"] == pytest.approx(loss, rel=1e-4, abs=1e-5)
     assert set(ours) == set(gradients)
     flat = torch.cat([ours[name].flatten() for name in sorted(ours)])

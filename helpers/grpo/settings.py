@@ -1,0 +1,116 @@
+"""A setting is said once, on its field: type, default, bounds or choices, what it means, and who may change it.
+
+`setting` makes such a field of a frozen dataclass, `check_settings` checks the values of all of them, and
+`documented_settings` shows them in `help` and answers an unknown name with the nearest one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import wraps
+from os import PathLike
+from textwrap import fill
+from types import NoneType
+from typing import Any, get_args
+
+from helpers.runtime import UserError, did_you_mean, is_finite_number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is said of a setting besides its name, type and default.
+
+    help: what it means. choices: the values that it may have, or None. least: the least number that it may be. above: a
+    number that it must be above. may_differ: whether a resumed run may change it, or a function of the settings that
+    tells.
+    """
+
+    help: str
+    choices: Sequence[str] | None = None
+    least: float | None = None
+    above: float | None = None
+    may_differ: bool | Callable[[Any], bool] = False
+
+
+def setting(default: Any, help: str, **more: Any) -> Any:
+    """Return a field of a dataclass with this default. more: as for `Setting`."""
+    return field(default=default, metadata={"setting": Setting(help, **more)})
+
+
+def check_settings(settings: Any) -> None:
+    """Raise UserError for the first value that its field does not allow: one sentence with name, rule and value."""
+    for its_field in fields(settings):
+        value = getattr(settings, its_field.name)
+        kinds = get_args(its_field.type) or (its_field.type,)
+        if value is None and NoneType in kinds:
+            continue
+        rule = _broken_rule(value, kinds[0], its_field.metadata["setting"])
+        if rule:
+            raise UserError(f"{its_field.name} must be {rule}.")
+
+
+def _broken_rule(value: Any, kind: type, about: Setting) -> str:
+    """Return what a value must be and is not, "" where it is fine. kind: the type of the field."""
+    if about.choices is not None:
+        close = did_you_mean(value, about.choices) if isinstance(value, str) else ""
+        is_fine = value in about.choices
+        return "" if is_fine else f"one of {', '.join(about.choices)}; got {value!r}{close}"
+    is_fine, rule = RULES[kind](value, about)
+    return "" if is_fine else f"{rule}; got {value!r}"
+
+
+def _check_count(value: Any, about: Setting) -> tuple[bool, str]:
+    is_fine = isinstance(value, int) and not isinstance(value, bool) and value >= about.least
+    return is_fine, f"a whole number from {about.least} on"
+
+
+def _check_number(value: Any, about: Setting) -> tuple[bool, str]:
+    if about.above is not None:
+        return _is_number(value) and value > about.above, f"a number above {about.above}"
+    return _is_number(value) and value >= about.least, f"a number from {about.least} on"
+
+
+def _check_numbers(value: Any, about: Setting) -> tuple[bool, str]:
+    is_fine = isinstance(value, (list, tuple)) and all(_is_number(one) for one in value)
+    return is_fine, "a list of finite numbers"
+
+
+#: Type of a field -> a function of value and `Setting`: whether the value is fine, and what it must be.
+RULES = {
+    int: _check_count,
+    float: _check_number,
+    bool: lambda value, about: (isinstance(value, bool), "True or False"),
+    str: lambda value, about: (isinstance(value, str), "a text"),
+    dict: lambda value, about: (isinstance(value, dict), "a dictionary"),
+    tuple: _check_numbers,
+    PathLike: lambda value, about: (isinstance(value, (str, PathLike)) and bool(str(value)), "a path"),
+}
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is a finite number, and no boolean."""
+    return is_finite_number(value) and not isinstance(value, bool)
+
+
+def documented_settings(cls: type) -> type:
+    """Add the fields with their help to the docstring of a dataclass, and refuse unknown names in one sentence."""
+    cls.__doc__ += "\n    Settings:\n" + "\n".join(_describe(its_field) for its_field in fields(cls)) + "\n    "
+    known = [its_field.name for its_field in fields(cls)]
+    generated = cls.__init__
+
+    @wraps(generated)
+    def __init__(self, *values, **settings):
+        for name in settings:
+            if name not in known:
+                cls.refuse_unknown(name)
+        generated(self, *values, **settings)
+
+    cls.__init__ = __init__
+    return cls
+
+
+def _describe(its_field: Field) -> str:
+    about = its_field.metadata["setting"]
+    default = "" if its_field.default is MISSING else f" (default {its_field.default!r})"
+    choices = f" One of {', '.join(about.choices)}." if about.choices else ""
+    text = f"{its_field.name}{default}: {about.help}{choices}"
+    return fill(text, width=112, initial_indent=" " * 8, subsequent_indent=" " * 12)
