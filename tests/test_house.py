@@ -109,6 +109,20 @@ def test_what_serves_every_task_names_none(room):
         assert not found, f"{path} says {found[0]}"
 
 
+def test_the_page_of_the_design_names_what_is_there():
+    """A page that sends a reader to a function that is gone is worse than none."""
+    page = (HELPERS / "README.md").read_text()
+    assert len(page.splitlines()) <= 90, "two screens are enough"
+    for link in re.findall(r"\]\(([^)]+)\)", page):
+        assert (HELPERS / link).exists(), link
+    for named in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page):
+        assert (ROOT / named).exists(), named
+    functions = re.findall(r"`([\w.]+)` (?:in|of) (?:\[|`)([\w/]+\.py)", page)
+    assert len(functions) > 10
+    for name, file in functions:
+        assert re.search(rf"\b(def|class) {name.split('.')[-1]}\b|^{name}\b", (HELPERS / file).read_text(), re.M), name
+
+
 def test_import_is_lazy_and_quick():
     """`import helpers` comes before anything is installed in Colab, so it may need nothing."""
     code = (

@@ -288,7 +288,13 @@ FAULTS = [
         "every tag counts, true or not",
     ),
     ("04-15", "grpo/monitor.py", "at_first + COLLAPSE", "at_first + 1", "a mode collapse is not named"),
-    ("04-21", "grpo/trainer.py", 'logs = {"step": step,', 'logs = {"step": step - 1,', "steps counted from 0"),
+    (
+        "04-21",
+        "grpo/trainer.py",
+        'logs = {"step": self.state.global_step,',
+        'logs = {"step": self.state.global_step - 1,',
+        "steps counted from 0",
+    ),
     (
         "05-07",
         "evaluation/statistics.py",
