@@ -18,9 +18,11 @@ def combine_rewards(rewards_BR: Tensor, weights: Sequence[float] | None = None) 
     weights: R numbers, default 1; 0 for what is only to be logged. A NaN adds nothing to the sum. The sum is NaN where
     all rewards are that have a weight other than 0.
     """
-    weights_R = torch.tensor(weights or [1.0] * rewards_BR.shape[1], dtype=torch.float64)
-    assert len(weights_R) == rewards_BR.shape[1], f"{len(weights_R)} reward_weights for {rewards_BR.shape[1]} rewards"
-    totals_B = (rewards_BR.double() * weights_R).nansum(1)
+    count = rewards_BR.shape[1]
+    weights_R = torch.tensor(weights or [1.0] * count, dtype=torch.float64)
+    assert len(weights_R) == count, f"{len(weights_R)} reward_weights for {count} rewards"
+    weighted_BR = rewards_BR.double() * weights_R
+    totals_B = weighted_BR.nansum(1)
     is_unknown_B = rewards_BR[:, weights_R != 0].isnan().all(1)
     return totals_B.masked_fill(is_unknown_B, float("nan"))
 
