@@ -34,12 +34,23 @@ def by_layers_and_phase(rows: Iterable[dict]) -> dict[tuple, dict]:
     return {(row["layers"], row["phase"]): row for row in rows}
 
 
+#: A wait and a wrong dtype, for which every phase is searched, are planted in every run, the others in `make test-slow`.
+FAULTS = ("item", "dtype")
+MORE_FAULTS = ("cpu-index", "repeated-experts", "two-dtypes")
+
+
 @pytest.fixture(scope="module")
 def report(report_of) -> dict:
-    """What `path.py` says of a few layers, and of each fault."""
-    faults = ("item", "cpu-index", "dtype", "repeated-experts", "two-dtypes")
+    """What `path.py` says of a few layers, and of some faults."""
     few = ("--layers", *map(str, LAYERS), "--batch", "8", "--routing", "uniform")
-    return report_of("path", *few, "--fault", *faults)
+    return report_of("path", *few, "--fault", *FAULTS)
+
+
+@pytest.fixture(scope="module")
+def report_of_more_faults(report_of) -> dict:
+    """What `path.py` says of the other faults."""
+    smallest = ("--layers", "2", "--batch", "2", "--micro-batch", "1", "--routing", "uniform")
+    return report_of("path", *smallest, "--fault", *MORE_FAULTS)
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +126,10 @@ def test_peaks_are_within_the_plan_and_near_it(report, table):
 
 @pytest.mark.parametrize(
     ("phases", "prompt", "completion"),
-    [(("prefill", "decode"), 4224, 64), (("forward and backward",), 45, 71)],
-    ids=["a long prompt", "few tokens"],
+    [
+        pytest.param(("prefill", "decode"), 4224, 64, id="a long prompt", marks=pytest.mark.slow),
+        pytest.param(("forward and backward",), 45, 71, id="few tokens"),
+    ],
 )
 def test_what_the_usual_lengths_hide_is_planned(report_of, phases, prompt, completion):
     """Keys that are repeated for the heads of a long prompt, and the gradients of a layer's adapter, of which an update
@@ -158,23 +171,29 @@ class TestFaults:
         waits = self.row(report, "item", "forward and backward")["waits_at"]  # of two layers and two micro-batches
         assert [count for place, count in waits.items() if "item at tests/fake_gpu/path.py" in place] == [2 * 2 * 32]
 
-    def test_a_routing_on_the_host(self, report):
-        """A GPU takes an index from the host, after a wait for each."""
-        waits = self.row(report, "cpu-index", "forward and backward")["waits_at"]
-        assert any(place.startswith("index from the CPU") for place in waits), waits
-
     def test_a_kernel_with_another_dtype(self, report):
+        """It would read the bias as other numbers."""
         rows = report["faults"]["dtype"]["rows"]
         problems = {problem for row in rows for problem in row["problems"]}
         assert any("bias is torch.float16, compiled for *fp32" in problem for problem in problems), problems
 
-    def test_experts_that_are_computed_again(self, report):
-        """It shows as launches."""
-        usual = self.row(report, "two-dtypes", "forward and backward")["kernels"]
-        assert self.row(report, "repeated-experts", "forward and backward")["kernels"] > usual + 2 * 32 * 8
+    @pytest.mark.slow
+    def test_a_routing_on_the_host(self, report_of_more_faults):
+        """A GPU takes an index from the host, after a wait for each."""
+        waits = self.row(report_of_more_faults, "cpu-index", "forward and backward")["waits_at"]
+        assert any(place.startswith("index from the CPU") for place in waits), waits
 
-    def test_a_tensor_in_two_dtypes_at_once(self, report):
-        row = self.row(report, "two-dtypes", "load")
+    @pytest.mark.slow
+    def test_experts_that_are_computed_again(self, report_of_more_faults):
+        """It shows as launches."""
+        usual = self.row(report_of_more_faults, "two-dtypes", "forward and backward")["kernels"]
+        repeated = self.row(report_of_more_faults, "repeated-experts", "forward and backward")["kernels"]
+        assert repeated > usual + 2 * 32 * 8
+
+    @pytest.mark.slow
+    def test_a_tensor_in_two_dtypes_at_once(self, report_of_more_faults):
+        """Both copies of it take memory, which the plan does not have."""
+        row = self.row(report_of_more_faults, "two-dtypes", "load")
         assert row["peak_GiB"] > row["planned_GiB"] + 1
 
 
