@@ -34,7 +34,7 @@ def by_layers_and_phase(rows: Iterable[dict]) -> dict[tuple, dict]:
     return {(row["layers"], row["phase"]): row for row in rows}
 
 
-#: A wait and a wrong dtype, for which every phase is searched, are planted in every run, the others in `make test-slow`.
+#: A wait and a wrong dtype, which any phase may have, are planted in every run, the others in `make test-slow`.
 FAULTS = ("item", "dtype")
 MORE_FAULTS = ("cpu-index", "repeated-experts", "two-dtypes")
 
