@@ -129,15 +129,15 @@ DRY_RUNS = [
 
 
 @pytest.mark.parametrize("task", DRY_RUNS)
-def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, task):
+def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, capsys, task):
     """An adapter or a report of a dry run would be taken for a real one."""
     name = f"{run_name}/dry-{task}"
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", name, f"TASK={task}", "DRY_RUN=1"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert f"The dry run of task '{task}' came to its end" in run.stdout
+    status = main(["--profile", "tiny", "--name", name, f"TASK={task}", "DRY_RUN=1"])
+    shown = capsys.readouterr()
+    assert status == 0, shown.err
+    assert f"The dry run of task '{task}' came to its end" in shown.out
     for words in ("No prompt is in two splits", "The rows have the digests that were frozen", ": nothing to report;"):
-        assert words in run.stdout
+        assert words in shown.out
     folder = ROOT / "runs" / name
     assert {path.name for path in folder.iterdir()} == {
         f"{notebook}.{kind}" for notebook in ("04_grpo", "05_evaluate") for kind in ("ipynb", "html")
@@ -210,13 +210,21 @@ def test_alone_and_as_stored_in_a_kernel(run_name, name):
     assert status == 0, output
 
 
-def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
-    """An error inside a notebook: its sentence, where to look, and the cells before it as HTML."""
+def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, tmp_path, monkeypatch):
+    """An error inside a notebook: its sentence, where to look, and the cells before it as HTML.
+
+    The cell after the beginning of 04_grpo has a mistake in it.
+    """
+    beginning = begin_of("04_grpo", tmp_path)
+    notebook = nbformat.read(beginning, 4)
+    notebook.cells.append(nbformat.v4.new_code_cell('helpers.get_profile("t5")'))
+    nbformat.write(notebook, beginning)
+    monkeypatch.setattr("helpers.run.source_of", lambda name: beginning)
     folder = run_folder(ROOT / "runs" / run_name / "bad")
-    with pytest.raises(UserError, match=r"04_grpo stopped: .* 7 does not: take 2, 4") as caught:
-        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), "GROUP_SIZE": 7})
+    with pytest.raises(UserError, match=r"04_grpo stopped: There is no profile 't5'") as caught:
+        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder)})
     assert "\n" not in str(caught.value) and str(folder / "04_grpo.ipynb") in str(caught.value)
-    assert "the loss" in (folder / "04_grpo.html").read_text().lower()
+    assert "nothing, all is there" in (folder / "04_grpo.html").read_text().lower()
 
 
 @pytest.mark.parametrize("when", ["in a cell", "at its start"])
