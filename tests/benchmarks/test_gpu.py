@@ -92,6 +92,7 @@ def test_the_file_is_there_before_the_first_part_ends(tmp_path):
     assert [(result["status"], result["why"]) for result in seen] == [(NOT_RUN, "not reached")] * 2
 
 
+@pytest.mark.slow
 def test_the_whole_command(tmp_path, capsys):
     """Machine and versions, one real part in its own process, and the closing table."""
     out = tmp_path / "gpu.json"

@@ -23,6 +23,8 @@ FAULTS = {
     "replay-beside": "did not wait for",
     "no-wait": "did not wait for side stream",
 }
+#: Every run plants these, `make test-slow` all of them: they test the fake GPU, and not the rollouts.
+FAULTS_OF_A_RUN = ("pool-each", "one-stream", "no-wait")
 ONCE_MORE = "The GPU had no memory left for the rollout: what can be freed is freed, and the rest is drawn again."
 EAGER = "The GPU had no memory left for the rollout: decoding steps run one kernel after the other from here on"
 HALVED = "The GPU had no memory left for the rollout: completions are drawn 4 at a time from here on."
@@ -37,8 +39,14 @@ MORE_PLACES = ("replay", "buffers", "module")
 @pytest.fixture(scope="module")
 def report(report_of) -> dict:
     """What `rollouts.py` says."""
+    return report_of("rollouts", "--layers", str(LAYERS), "--short-of-memory", *PLACES, "--fault", *FAULTS_OF_A_RUN)
+
+
+@pytest.fixture(scope="module")
+def report_of_all_faults(report_of) -> dict:
+    """What `rollouts.py` says of all faults."""
     faults = ("copies", "copied-params", *FAULTS)
-    return report_of("rollouts", "--layers", str(LAYERS), "--short-of-memory", *PLACES, "--fault", *faults)
+    return report_of("rollouts", "--layers", str(LAYERS), "--fault", *faults)
 
 
 PLACES_OF_A_RUN = pytest.mark.parametrize(
@@ -80,17 +88,26 @@ def test_an_engine_that_ends_leaves_the_others_alone(report):
     assert report["sound"] == {"problems": {}, "separate": [], "stopped": None}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS_OF_A_RUN)
 def test_a_planted_fault_is_named(report, fault):
     """A harness that sees no fault calls every rollout sound."""
     problems = report["faults"][fault]["problems"]
     assert any(FAULTS[fault] in problem for problem in problems), problems
 
 
-def test_rows_that_are_copies_are_named(report):
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_named(report_of_all_faults, fault):
+    """The rarer faults, too."""
+    problems = report_of_all_faults["faults"][fault]["problems"]
+    assert any(FAULTS[fault] in problem for problem in problems), problems
+
+
+@pytest.mark.slow
+def test_rows_that_are_copies_are_named(report_of_all_faults):
     """A step that draws into rows of its own is lost: the host reads the engine's."""
-    assert {"tokens", "drawn", "logprobs"} <= set(report["faults"]["copies"]["separate"])
-    assert "params temperature" in report["faults"]["copied-params"]["separate"]
+    assert {"tokens", "drawn", "logprobs"} <= set(report_of_all_faults["faults"]["copies"]["separate"])
+    assert "params temperature" in report_of_all_faults["faults"]["copied-params"]["separate"]
 
 
 def test_a_row_that_never_ends_is_an_error(report):

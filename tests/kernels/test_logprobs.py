@@ -117,6 +117,7 @@ def test_memory_at_the_size_of_the_released_model():
     assert int(run.stdout) < 0.35e9
 
 
+@pytest.mark.slow
 def test_not_slower_than_all_logits_at_once():
     hidden, head, tokens = draw(256, words=VOCABULARY, width=64)
     hidden.requires_grad_()

@@ -200,10 +200,8 @@ def test_alone_and_as_stored(run_name, run_warm, name):
     assert status == 0, output
 
 
-IN_KERNELS = [pytest.param(name, marks=[] if name == "01_load" else [pytest.mark.slow]) for name in NOTEBOOKS]
-
-
-@pytest.mark.parametrize("name", IN_KERNELS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_alone_and_as_stored_in_a_kernel(run_name, name):
     """The same as a reader runs it: a notebook that is sound in a warm process is sound in a kernel."""
     status, _, output = run_nbval(copy_alone(run_name, name, "kernel"))
