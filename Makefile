@@ -45,10 +45,10 @@ rewards: $(READY) ## list the rewards and the presets
 watch: $(READY) ## follow a run from another shell: RUN=name-or-folder
 	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'
 
-test: $(READY) $(VENV)/triton-3.6.0 ## run all tests, every notebook included, on two to four cores
+test: $(READY) $(VENV)/triton-3.6.0 ## run all but the slow tests, every notebook included, on two to four cores (12 minutes)
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
-test-slow: $(READY) $(VENV)/triton-3.6.0 ## the runs that take longer: three lessons, eight controls, ten kills (over an hour)
+test-slow: $(READY) $(VENV)/triton-3.6.0 ## the other tests: lessons, controls, kills, other cards, a kernel for each fault (two hours)
 	@$(VENV)/bin/python -m pytest -m slow --timeout 7200
 
 test-py: ## the tests that need no torch, on each of PYTHONS="python3.12 python3.13"

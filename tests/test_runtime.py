@@ -8,6 +8,7 @@ import pytest
 
 from helpers import GRPOConfig, UserError, get_profile, run_folder, write_whole
 from helpers.profiles import PROFILES
+from helpers.run import main
 from helpers.runtime import ROOT, did_you_mean, random_seed, recover_folder, recover_folders, whole_folder
 from tests.disk import full_disk
 
@@ -255,16 +256,24 @@ def test_segments_of_gpu_memory_can_grow_unless_the_user_says_otherwise(given, e
         (["ITEMS=1"], "ITEMS must be at least 2"),
         (["PROFILE=t5"], "no profile 't5'"),
         (["SPEED=no"], "SPEED must be True or False; got 'no'"),
-        (["CONTROL=shufle"], "did you mean 'shuffle'"),
         (["TASK=mathh"], "no task 'mathh' (did you mean 'math'?)"),
     ],
 )
-def test_make_run_answers_a_mistake_with_one_sentence(arguments, words):
+def test_make_run_answers_a_mistake_with_one_sentence(capsys, arguments, words):
     """Before minutes of work, and without a traceback."""
-    command = [sys.executable, "-m", "helpers.run", "--name", "never-made", *arguments]
+    status = main(["--name", "never-made", *arguments])
+    shown = capsys.readouterr().err
+    assert status == 1 and words in shown
+    assert shown.count("\n") == 1 and "Traceback" not in shown
+    assert not (ROOT / "runs" / "never-made").exists()
+
+
+def test_the_command_itself_prints_only_the_sentence():
+    """A control is looked up last, after all imports, which must not write on the standard error either."""
+    command = [sys.executable, "-m", "helpers.run", "--name", "never-made", "CONTROL=shufle"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 1 and words in run.stderr
-    assert run.stderr.count("\n") == 1 and "Traceback" not in run.stderr
+    assert run.returncode == 1 and "did you mean 'shuffle'" in run.stderr
+    assert run.stderr.count("\n") == 1
     assert not (ROOT / "runs" / "never-made").exists()
 
 

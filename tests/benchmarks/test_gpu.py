@@ -92,6 +92,7 @@ def test_the_file_is_there_before_the_first_part_ends(tmp_path):
     assert [(result["status"], result["why"]) for result in seen] == [(NOT_RUN, "not reached")] * 2
 
 
+@pytest.mark.slow
 def test_the_whole_command(tmp_path, capsys):
     """Machine and versions, one real part in its own process, and the closing table."""
     out = tmp_path / "gpu.json"
@@ -176,6 +177,7 @@ def test_expert_kernels(tmp_path):
     assert all(row["us"] > 0 and row["share_of_copy"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_prefill_and_decode(tmp_path):
     """The bound is of what a step reads: more experts are hit by more rows, and at most all."""
     decode.run("cpu", tmp_path / "rows.json")
@@ -212,6 +214,7 @@ def test_the_drivers_memory(tmp_path, capsys):
     assert "MiB estimated" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_whole_try(tmp_path, capsys):
     """One part in its own process, and the text at the end: a few of the GPU tests say whether a card works at all."""
     out = tmp_path / "try.json"
@@ -258,6 +261,7 @@ def test_the_text_for_an_issue_shows_every_part():
         assert words in text, words
 
 
+@pytest.mark.slow
 def test_nf4(tmp_path):
     nf4.run("cpu", tmp_path / "rows.json")
     whole, packed = rows_of(tmp_path / "rows.json")
@@ -266,6 +270,7 @@ def test_nf4(tmp_path):
     assert 0 < json.loads((tmp_path / "rows.json").read_text())["embedded_logits_change"] < 1
 
 
+@pytest.mark.slow
 def test_attention_and_experts_write_every_row(tmp_path):
     """They take minutes on a GPU, where their limit may come first."""
     attention.run("cpu", 1, [32], tmp_path / "attention.json")

@@ -58,18 +58,18 @@ def test_many_clusters_are_drawn_and_repeatable():
 
 
 def test_dependent_items_need_the_cluster():
-    """Where nothing was learnt and whole wordings go one way or the other, few of 60 runs may reject. Taken as
+    """Where nothing was learnt and whole wordings go one way or the other, few of 20 runs may reject. Taken as
     independent most would."""
     rng = random.Random(0)
     rejected = {"by wording": 0, "if independent": 0}
-    for _ in range(60):
+    for _ in range(20):
         change = []
         for _ in range(16):
             size = rng.choice((8, 10, 12, 14))  # sums of one size would be McNemar's test
             change += [rng.choice((1, -1))] * size + [0] * (20 - size)
         rejected["by wording"] += sign_flip_test(change, [n // 20 for n in range(320)]) < 0.05
         rejected["if independent"] += mcnemar_exact(change.count(1), change.count(-1)) < 0.05
-    assert rejected["by wording"] <= 7 and rejected["if independent"] >= 24, rejected
+    assert rejected["by wording"] <= 3 and rejected["if independent"] >= 8, rejected
 
 
 def test_wilson_by_its_formula():

@@ -434,7 +434,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--fault", choices=FAULTS, nargs="+", default=[])
-    parser.add_argument("--short-of-memory", action="store_true", help="also draw while memory is lacking")
+    parser.add_argument("--short-of-memory", choices=ERRORS, nargs="+", default=[], help="draw while it lacks there")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")  # fake tensors have no data pointers, which `read_weights` asks for
     report = {}
@@ -447,9 +447,8 @@ def main() -> None:
         report["sound"] = run_with_fault(notebooks, None)
         report["broken_captures"] = {name: run_with_broken_capture(notebooks, name) for name in BROKEN_CAPTURES}
         report["endless"] = run_an_endless_row(notebooks)
-        report["short_of_memory"] = []
-        if options.short_of_memory:
-            report["short_of_memory"] = [run_short_of_memory(notebooks, *shortage) for shortage in SHORTAGES]
+        shortages = [(place, times) for place, times in SHORTAGES if place in options.short_of_memory]
+        report["short_of_memory"] = [run_short_of_memory(notebooks, *shortage) for shortage in shortages]
         # last, as streams that did not wait are noted later, too
         report["faults"] = {fault: run_with_fault(notebooks, fault) for fault in options.fault}
     print(json.dumps(report))

@@ -22,7 +22,9 @@ from tests.fake_gpu.test_step import needs_fake_gpu
 pytestmark = needs_fake_gpu
 
 TABLE = ROOT / "tests/fake_gpu/results/path-20b.json"
-LAYERS = (2, 4)
+#: A sliding and a full layer are what every run tries; `make test-slow` tries two of each as well.
+LAYERS = 2
+MORE_LAYERS = 4
 ALL_LAYERS = 24
 PHASES = ["load", "LoRA", "prefill", "decode", "forward and backward", "AdamW", "checkpoint"]
 #: Kernels of a micro-batch of one completion of 900 tokens before the pairs were sorted by expert and the experts left
@@ -34,12 +36,29 @@ def by_layers_and_phase(rows: Iterable[dict]) -> dict[tuple, dict]:
     return {(row["layers"], row["phase"]): row for row in rows}
 
 
+#: A wait and a wrong dtype, which any phase may have, are planted in every run, the others in `make test-slow`.
+FAULTS = ("item", "dtype")
+MORE_FAULTS = ("cpu-index", "repeated-experts", "two-dtypes")
+
+
 @pytest.fixture(scope="module")
 def report(report_of) -> dict:
-    """What `path.py` says of a few layers, and of each fault."""
-    faults = ("item", "cpu-index", "dtype", "repeated-experts", "two-dtypes")
-    few = ("--layers", *map(str, LAYERS), "--batch", "8", "--routing", "uniform")
-    return report_of("path", *few, "--fault", *faults)
+    """What `path.py` says of two layers, and of some faults."""
+    few = ("--layers", str(LAYERS), "--batch", "8", "--routing", "uniform")
+    return report_of("path", *few, "--fault", *FAULTS)
+
+
+@pytest.fixture(scope="module")
+def report_of_more_layers(report_of) -> dict:
+    """What `path.py` says of four layers."""
+    return report_of("path", "--layers", str(MORE_LAYERS), "--batch", "8", "--routing", "uniform")
+
+
+@pytest.fixture(scope="module")
+def report_of_more_faults(report_of) -> dict:
+    """What `path.py` says of the other faults."""
+    smallest = ("--layers", "2", "--batch", "2", "--micro-batch", "1", "--routing", "uniform")
+    return report_of("path", *smallest, "--fault", *MORE_FAULTS)
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +69,38 @@ def table() -> list[dict]:
 
 def test_every_phase_runs_without_a_fault_of_device_or_dtype(report):
     """Each such fault ends somebody's first evening on a GPU, after the download."""
-    for layers in LAYERS:
-        rows = [row for row in report["rows"] if row["layers"] == layers]
-        assert [row["phase"] for row in rows] == PHASES
-        assert [row["problems"] for row in rows] == [{}] * len(rows)
+    rows = report["rows"]
+    assert [row["phase"] for row in rows] == PHASES
+    assert [row["problems"] for row in rows] == [{}] * len(rows)
 
 
 def test_an_update_waits_once_a_layer(report):
     """While the host waits for the sizes of the experts' shares, the GPU runs out of work. There were three such waits
     a layer in the forward pass, three in the recomputation and three in the backward pass."""
-    for layers in LAYERS:
-        row = by_layers_and_phase(report["rows"])[layers, "forward and backward"]
-        micro_batches = row["completions"] // row["micro_batch"]
-        waits = row["waits_at"]
-        (of_routing,) = [count for place, count in waits.items() if "read_sizes" in place]
-        assert of_routing == layers * micro_batches
-        others = sum(waits.values()) - of_routing
-        assert others <= 5 * micro_batches + 8, waits  # copies of a batch's ids, and the sums at the end
+    (row,) = [row for row in report["rows"] if row["phase"] == "forward and backward"]
+    micro_batches = row["completions"] // row["micro_batch"]
+    waits = row["waits_at"]
+    (of_routing,) = [count for place, count in waits.items() if "read_sizes" in place]
+    assert of_routing == LAYERS * micro_batches
+    others = sum(waits.values()) - of_routing
+    assert others <= 5 * micro_batches + 8, waits  # copies of a batch's ids, and the sums at the end
 
 
-def test_the_table_of_all_layers_continues_these(report, table):
+@pytest.mark.slow
+def test_the_table_of_all_layers_continues_these(report, report_of_more_layers, table):
     """The table takes too long for every run. Its kernels, waits and bytes are those of these few layers, continued."""
-    few = by_layers_and_phase(report["rows"])
+    few = by_layers_and_phase([*report["rows"], *report_of_more_layers["rows"]])
+    assert {phase for layers, phase in few if layers == MORE_LAYERS} == set(PHASES)
+    assert all(row["problems"] == {} for row in few.values())
     whole = {row["phase"]: row for row in table if (row["batch"], row["routing"]) == (8, "uniform")}
     assert list(whole) == PHASES
     for phase, row in whole.items():
         assert row["layers"] == ALL_LAYERS and row["problems"] == {}
-        first, second = (few[layers, phase] for layers in LAYERS)
+        first, second = (few[layers, phase] for layers in (LAYERS, MORE_LAYERS))
         assert (row["micro_batch"], row["length"]) == (first["micro_batch"], first["length"])
         for name, tolerance in (("kernels", 0), ("waits", 0), ("after_GiB", 1e-3), ("peak_GiB", 5e-3)):
-            growth = (second[name] - first[name]) / (LAYERS[1] - LAYERS[0])
-            continued = second[name] + (ALL_LAYERS - LAYERS[1]) * growth
+            growth = (second[name] - first[name]) / (MORE_LAYERS - LAYERS)
+            continued = second[name] + (ALL_LAYERS - MORE_LAYERS) * growth
             assert row[name] == pytest.approx(continued, abs=tolerance), (phase, name)
 
 
@@ -113,6 +133,7 @@ def test_peaks_are_within_the_plan_and_near_it(report, table):
             assert plan <= 1.03 * row["peak_GiB"], case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phases", "prompt", "completion"),
     [(("prefill", "decode"), 4224, 64), (("forward and backward",), 45, 71)],
@@ -158,23 +179,29 @@ class TestFaults:
         waits = self.row(report, "item", "forward and backward")["waits_at"]  # of two layers and two micro-batches
         assert [count for place, count in waits.items() if "item at tests/fake_gpu/path.py" in place] == [2 * 2 * 32]
 
-    def test_a_routing_on_the_host(self, report):
-        """A GPU takes an index from the host, after a wait for each."""
-        waits = self.row(report, "cpu-index", "forward and backward")["waits_at"]
-        assert any(place.startswith("index from the CPU") for place in waits), waits
-
     def test_a_kernel_with_another_dtype(self, report):
+        """It would read the bias as other numbers."""
         rows = report["faults"]["dtype"]["rows"]
         problems = {problem for row in rows for problem in row["problems"]}
         assert any("bias is torch.float16, compiled for *fp32" in problem for problem in problems), problems
 
-    def test_experts_that_are_computed_again(self, report):
-        """It shows as launches."""
-        usual = self.row(report, "two-dtypes", "forward and backward")["kernels"]
-        assert self.row(report, "repeated-experts", "forward and backward")["kernels"] > usual + 2 * 32 * 8
+    @pytest.mark.slow
+    def test_a_routing_on_the_host(self, report_of_more_faults):
+        """A GPU takes an index from the host, after a wait for each."""
+        waits = self.row(report_of_more_faults, "cpu-index", "forward and backward")["waits_at"]
+        assert any(place.startswith("index from the CPU") for place in waits), waits
 
-    def test_a_tensor_in_two_dtypes_at_once(self, report):
-        row = self.row(report, "two-dtypes", "load")
+    @pytest.mark.slow
+    def test_experts_that_are_computed_again(self, report_of_more_faults):
+        """It shows as launches."""
+        usual = self.row(report_of_more_faults, "two-dtypes", "forward and backward")["kernels"]
+        repeated = self.row(report_of_more_faults, "repeated-experts", "forward and backward")["kernels"]
+        assert repeated > usual + 2 * 32 * 8
+
+    @pytest.mark.slow
+    def test_a_tensor_in_two_dtypes_at_once(self, report_of_more_faults):
+        """Both copies of it take memory, which the plan does not have."""
+        row = self.row(report_of_more_faults, "two-dtypes", "load")
         assert row["peak_GiB"] > row["planned_GiB"] + 1
 
 

@@ -23,17 +23,45 @@ FAULTS = {
     "replay-beside": "did not wait for",
     "no-wait": "did not wait for side stream",
 }
+#: Every run plants these, `make test-slow` all of them: they test the fake GPU, and not the rollouts.
+FAULTS_OF_A_RUN = ("pool-each", "one-stream", "no-wait")
 ONCE_MORE = "The GPU had no memory left for the rollout: what can be freed is freed, and the rest is drawn again."
 EAGER = "The GPU had no memory left for the rollout: decoding steps run one kernel after the other from here on"
 HALVED = "The GPU had no memory left for the rollout: completions are drawn 4 at a time from here on."
 
 
+#: Where memory lacks in every run: within a capture, and outside of one, where there is more to give up.
+PLACES = ("capture", "prefill")
+#: Where it lacks, too, in `make test-slow`: the rollout has the same steps to take.
+MORE_PLACES = ("replay", "buffers", "module")
+
+
 @pytest.fixture(scope="module")
 def report(report_of) -> dict:
     """What `rollouts.py` says."""
-    return report_of(
-        "rollouts", "--layers", str(LAYERS), "--short-of-memory", "--fault", "copies", "copied-params", *FAULTS
-    )
+    return report_of("rollouts", "--layers", str(LAYERS), "--short-of-memory", *PLACES, "--fault", *FAULTS_OF_A_RUN)
+
+
+@pytest.fixture(scope="module")
+def report_of_all_faults(report_of) -> dict:
+    """What `rollouts.py` says of all faults."""
+    faults = ("copies", "copied-params", *FAULTS)
+    return report_of("rollouts", "--layers", str(LAYERS), "--fault", *faults)
+
+
+PLACES_OF_A_RUN = pytest.mark.parametrize(
+    "places",
+    [pytest.param(PLACES, id="a few places"), pytest.param(MORE_PLACES, id="more places", marks=pytest.mark.slow)],
+)
+
+
+@pytest.fixture
+def lacking(report_of, report, places) -> list[dict]:
+    """What became of the rollouts for which memory lacked at these places."""
+    if places == PLACES:
+        return report["short_of_memory"]
+    more = report_of("rollouts", "--layers", str(LAYERS), "--short-of-memory", *places)
+    return more["short_of_memory"]
 
 
 def test_a_run_captures_few_graphs(report):
@@ -60,17 +88,26 @@ def test_an_engine_that_ends_leaves_the_others_alone(report):
     assert report["sound"] == {"problems": {}, "separate": [], "stopped": None}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS_OF_A_RUN)
 def test_a_planted_fault_is_named(report, fault):
     """A harness that sees no fault calls every rollout sound."""
     problems = report["faults"][fault]["problems"]
     assert any(FAULTS[fault] in problem for problem in problems), problems
 
 
-def test_rows_that_are_copies_are_named(report):
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_named(report_of_all_faults, fault):
+    """The rarer faults, too."""
+    problems = report_of_all_faults["faults"][fault]["problems"]
+    assert any(FAULTS[fault] in problem for problem in problems), problems
+
+
+@pytest.mark.slow
+def test_rows_that_are_copies_are_named(report_of_all_faults):
     """A step that draws into rows of its own is lost: the host reads the engine's."""
-    assert {"tokens", "drawn", "logprobs"} <= set(report["faults"]["copies"]["separate"])
-    assert "params temperature" in report["faults"]["copied-params"]["separate"]
+    assert {"tokens", "drawn", "logprobs"} <= set(report_of_all_faults["faults"]["copies"]["separate"])
+    assert "params temperature" in report_of_all_faults["faults"]["copied-params"]["separate"]
 
 
 def test_a_row_that_never_ends_is_an_error(report):
@@ -90,36 +127,40 @@ def test_a_capture_that_fails_takes_nothing_with_it(report, name):
         assert case["stopped"] and case["captures"] and case["warned"] == []
 
 
-def shortages(report: dict, times: int) -> dict[str, dict]:
+def shortages(lacking: list[dict], times: int) -> dict[str, dict]:
     """The rollouts in which so many calls failed, by the place."""
-    found = {case["place"]: case for case in report["short_of_memory"] if case["times"] == times}
+    found = {case["place"]: case for case in lacking if case["times"] == times}
     assert all(case["problems"] == {} for case in found.values())
     return found
 
 
-def test_memory_that_lacks_once_changes_nothing(report):
+@PLACES_OF_A_RUN
+def test_memory_that_lacks_once_changes_nothing(lacking, places):
     """What was collected may be enough: every completion is there, and steps are captured as before."""
-    cases = shortages(report, 1)
-    assert set(cases) == {"capture", "replay", "prefill", "buffers", "module"}
+    cases = shortages(lacking, 1)
+    assert set(cases) == set(places)
     for case in cases.values():
         assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
         assert case["said"] == [ONCE_MORE] and case["after"] == {"rows": 8, "captures": True}, case
 
 
-def test_memory_that_lacks_twice_costs_the_graphs(report):
-    cases = shortages(report, 2)
-    assert set(cases) == {"capture", "replay", "prefill", "buffers", "module"}
+@PLACES_OF_A_RUN
+def test_memory_that_lacks_twice_costs_the_graphs(lacking, places):
+    """A rollout without graphs needs less memory, and is slower: it must say so, and go on."""
+    cases = shortages(lacking, 2)
+    assert set(cases) == set(places)
     for case in cases.values():
         assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
         once_more, eager = case["said"]
-        assert once_more == ONCE_MORE and eager.startswith(EAGER) and case["after"] == {"rows": 8, "captures": False}, (
-            case
-        )
+        assert once_more == ONCE_MORE and eager.startswith(EAGER), case
+        assert case["after"] == {"rows": 8, "captures": False}, case
 
 
-def test_memory_that_lacks_without_graphs_halves_the_rows(report):
-    cases = shortages(report, 3)
-    assert set(cases) == {"prefill", "buffers", "module"}
+@PLACES_OF_A_RUN
+def test_memory_that_lacks_without_graphs_halves_the_rows(lacking, places):
+    """Where there are no graphs left to give up, fewer completions at a time are the only way to go on."""
+    cases = shortages(lacking, 3)
+    assert set(cases) == set(places) - {"capture", "replay"}
     for case in cases.values():
         assert (case["completions"], case["again"], case["ended"]) == (8, 8, None), case
         _, eager, halved = case["said"]
@@ -127,9 +168,11 @@ def test_memory_that_lacks_without_graphs_halves_the_rows(report):
         assert case["after"] == {"rows": 4, "captures": False}
 
 
-def test_memory_that_lacks_for_a_single_completion_is_one_sentence(report):
-    cases = shortages(report, 10**9)
-    assert set(cases) == {"prefill", "buffers", "module"}
+@PLACES_OF_A_RUN
+def test_memory_that_lacks_for_a_single_completion_is_one_sentence(lacking, places):
+    """Nothing is left to give up: the user must learn what to do."""
+    cases = shortages(lacking, 10**9)
+    assert set(cases) == set(places) - {"capture", "replay"}
     for case in cases.values():
         assert case["ended"].startswith("The GPU has no memory left to draw a single completion (")
         assert "\n" not in case["ended"] and "): restart the kernel and run this again." in case["ended"]

@@ -18,13 +18,13 @@ OLDER = "3.6.0"
 #: that issue 128 of them a clock: at 1.3 GHz there is time for 21 while memory delivers a byte at 320 GB/s.
 MOST_INSTRUCTIONS = {1: 16, 2: 20, 4: 25, 8: 45}
 
-#: A T4, with Colab's Triton and the newest, and an H100 are tried in every run, the other cards in `make test-slow`.
+#: A T4 with Colab's Triton is tried in every run, the newest Triton and the other cards in `make test-slow`.
 CASES = [
     pytest.param(
         profile,
         older,
         id=f"{OLDER if older else 'installed'}-{profile}",
-        marks=[] if profile == "t4" or (profile == "h100" and not older) else [pytest.mark.slow],
+        marks=[] if profile == "t4" and older else [pytest.mark.slow],
     )
     for older in (True, False)
     for profile in CAPABILITIES

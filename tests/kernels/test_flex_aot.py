@@ -16,11 +16,13 @@ from helpers.runtime import ROOT
 #: Compute capability -> shared memory that one block may have, bytes (CUDA C++ Programming Guide, table "Technical
 #: Specifications per Compute Capability"), and the profile whose arithmetic runs there.
 CARDS = {75: (64 << 10, "t4"), 80: (163 << 10, "a100"), 89: (99 << 10, "l4"), 90: (227 << 10, "h100")}
+#: A T4, for which the library chooses the tiles, is tried in every run, the other cards in `make test-slow`.
+TRIED = [pytest.param(card, marks=[] if card == 75 else [pytest.mark.slow]) for card in CARDS]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to stand in for a GPU's driver")
 @pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="written for the torch of constraints.txt")
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("card", TRIED)
 def test_flex_fits_the_card(card, tmp_path):
     """A kernel that wants more shared memory than a T4 has is refused there with "out of resource"; one that spills
     crawls."""

@@ -144,7 +144,7 @@ print("torchao" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("dense", ["nf4", "fp32"])
+@pytest.mark.parametrize("dense", ["fp32", pytest.param("nf4", marks=pytest.mark.slow)])
 def test_colabs_old_torchao_is_left_alone(tmp_path, dense):
     """PEFT raised ImportError for the torchao 0.10.0 that Colab has installed, at the first `add_lora` there."""
     (tmp_path / "torchao").mkdir()

@@ -1,9 +1,12 @@
-"""Runs a notebook under nbval: its checked cells must print what the stored notebook shows."""
+"""Run a notebook under nbval: its checked cells must print what the stored notebook shows."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
+from pathlib import Path
 
 import nbformat
 
@@ -30,8 +33,37 @@ def run_nbval(notebook):
     command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-x", "-q", "-rf"]
     command += ["-p", "no:cacheprovider", "--rootdir", str(notebook.parent), "-c", os.devnull, str(notebook)]
     run = subprocess.run(command, cwd=notebook.parent, capture_output=True, text=True)
-    found = re.search(r"^FAILED .*::Cell (\d+)", run.stdout, re.M)
-    return run.returncode, int(found[1]) if found else None, run.stdout[-5000:] + run.stderr[-1000:]
+    return run.returncode, first_failed(run.stdout), run.stdout[-5000:] + run.stderr[-1000:]
+
+
+def first_failed(output):
+    """The number that nbval gave to the cell that failed, counted from 0 among the cells with code, or None."""
+    found = re.search(r"^FAILED .*::Cell (\d+)", output, re.M)
+    return int(found[1]) if found else None
+
+
+@contextmanager
+def warm_runner():
+    """A function of a notebook that returns what `run_nbval` does, after a fraction of the time: see `zygote.py`."""
+    environment = os.environ | {
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # a kernel sets it when it starts
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # the only thread that an import would start
+        "PIP_NO_INDEX": "1",  # 03_rewards installs a package where it can, for a cell whose output is not compared
+    }
+    command = [sys.executable, "-P", "-Xfrozen_modules=off", str(Path(__file__).with_name("zygote.py"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True) as zygote:
+
+        def run_warm(notebook):
+            log = notebook.with_suffix(".log")
+            zygote.stdin.write(json.dumps({"notebook": str(notebook), "log": str(log)}) + "\n")
+            zygote.stdin.flush()
+            answer = zygote.stdout.readline()
+            assert answer, "the zygote has ended: it says why on the standard error"
+            output = log.read_text()
+            return int(answer), first_failed(output), output[-6000:]
+
+        yield run_warm
 
 
 def toothless(notebook):

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from helpers.rewards.registry import list_rewards
-from helpers.run import NOTEBOOKS, run_notebook, source_of
+from helpers.run import NOTEBOOKS, main, run_notebook, source_of
 from helpers.runtime import ROOT, UserError, run_folder
 from helpers.tasks import get_task
 from tests.notebooks.checking import SMALL, prepare, run_nbval
@@ -30,20 +30,14 @@ def git_status():
     return subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
 
 
-def test_in_order(run_name):
-    """`make run` with two steps: the whole chain, its files, and a closing table; nothing else is touched."""
-    before = git_status()
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", run_name, "MAX_STEPS=2", "ITEMS=24"]
-    command.append("SWEEP=small")
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    folder = ROOT / "runs" / run_name
+def assert_whole_run(folder, printed):
+    """The files and the closing table of `make run` with MAX_STEPS=2, ITEMS=24 and SWEEP=small."""
     for name in NOTEBOOKS:
-        assert f"{name:<13}cell 1/" in run.stdout
+        assert f"{name:<13}cell 1/" in printed
         assert (folder / f"{name}.html").stat().st_size > 100_000
         cells = nbformat.read(folder / f"{name}.ipynb", 4).cells
         assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
-    assert "step 2/2" in run.stdout
+    assert "step 2/2" in printed
     report = json.loads((folder / "report.json").read_text())
     assert report["best"]["items"] == 24
     assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
@@ -54,8 +48,8 @@ def test_in_order(run_name):
         "both at T = 1",
         "wrong at T = 1",
     ):
-        assert words in run.stdout
-    assert re.search(rf"^verdict +{report['verdict']}$", run.stdout, re.M)
+        assert words in printed
+    assert re.search(rf"^verdict +{report['verdict']}$", printed, re.M)
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
     assert [json.loads(line)["step"] for line in (folder / "grpo" / "metrics.jsonl").open()] == [1, 2]
     records = [json.loads(line) for line in (folder / "records.jsonl").open()]
@@ -66,9 +60,54 @@ def test_in_order(run_name):
         for split, items in (("monitor", 20), ("confirm", 24))
         for temperature in (0.0, 1.0)
     }
+
+
+RUN_ALL = ["--profile", "tiny", "MAX_STEPS=2", "ITEMS=24", "SWEEP=small"]
+#: Notebooks that leave nothing for a later one.
+FIRST_THREE = NOTEBOOKS[:3]
+
+
+def begin_of(name, folder):
+    """A copy of a notebook that ends after the cell that finds `helpers`."""
+    notebook = nbformat.read(source_of(name), 4)
+    code = [number for number, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    notebook.cells = notebook.cells[: code[1] + 1]
+    copy = folder / f"{name}.ipynb"
+    nbformat.write(notebook, copy)
+    return copy
+
+
+def test_in_order(run_name, tmp_path, monkeypatch, capsys):
+    """`make run` with two steps: the whole chain, its files, and a closing table; nothing else is touched.
+
+    The training and the evaluation are executed whole. Of the first three notebooks, which
+    `test_alone_and_as_stored` executes whole, only the beginning is; `make test-slow` leaves nothing out.
+    """
+    before = git_status()
+    sources = {name: source_of(name) for name in NOTEBOOKS}
+    for name in FIRST_THREE:
+        sources[name] = begin_of(name, tmp_path)
+    monkeypatch.setattr("helpers.run.source_of", sources.get)
+    status = main(["--name", run_name, *RUN_ALL])
+    shown = capsys.readouterr()
+    assert status == 0, shown.err
+    assert_whole_run(ROOT / "runs" / run_name, shown.out)
     assert git_status() == before
 
 
+@pytest.mark.slow
+def test_in_order_with_every_cell(run_name):
+    """`make run` as a user calls it: a notebook may leave no kernel, file or setting that stops the next one."""
+    before = git_status()
+    name = f"{run_name}/whole"
+    command = [sys.executable, "-m", "helpers.run", "--name", name, *RUN_ALL]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert_whole_run(ROOT / "runs" / name, run.stdout)
+    assert git_status() == before
+
+
+@pytest.mark.slow
 def test_another_task_runs_to_a_verdict(run_name):
     """The same notebooks, with TASK="math": nothing in them may rest on matmul."""
     folder = run_folder(ROOT / "runs" / run_name / "math")
@@ -84,21 +123,21 @@ def test_another_task_runs_to_a_verdict(run_name):
 
 
 DRY_RUNS = [
-    pytest.param(name, marks=[] if name == "reasoning" else [pytest.mark.slow])
+    pytest.param(name, marks=[] if name == "math" else [pytest.mark.slow])
     for name in ("matmul", "math", "code", "general", "reasoning")
 ]
 
 
 @pytest.mark.parametrize("task", DRY_RUNS)
-def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, task):
+def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, capsys, task):
     """An adapter or a report of a dry run would be taken for a real one."""
     name = f"{run_name}/dry-{task}"
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "--name", name, f"TASK={task}", "DRY_RUN=1"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert f"The dry run of task '{task}' came to its end" in run.stdout
+    status = main(["--profile", "tiny", "--name", name, f"TASK={task}", "DRY_RUN=1"])
+    shown = capsys.readouterr()
+    assert status == 0, shown.err
+    assert f"The dry run of task '{task}' came to its end" in shown.out
     for words in ("No prompt is in two splits", "The rows have the digests that were frozen", ": nothing to report;"):
-        assert words in run.stdout
+        assert words in shown.out
     folder = ROOT / "runs" / name
     assert {path.name for path in folder.iterdir()} == {
         f"{notebook}.{kind}" for notebook in ("04_grpo", "05_evaluate") for kind in ("ipynb", "html")
@@ -137,31 +176,53 @@ def test_the_lists_of_tasks_and_rewards():
         ("DEPTH=1", "depth must be a whole number"),
     ],
 )
-def test_a_wrong_choice_is_one_sentence_before_anything_runs(parameter, message):
-    command = [sys.executable, "-m", "helpers.run", "--profile", "tiny", "TASK=math", parameter]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 1 and re.search(message, run.stderr)
-    assert run.stderr.count("\n") == 1 and "cell 1/" not in run.stdout
+def test_a_wrong_choice_is_one_sentence_before_anything_runs(capsys, parameter, message):
+    """A mistake that a notebook would notice costs the user the minutes until then."""
+    status = main(["--profile", "tiny", "TASK=math", parameter])
+    shown = capsys.readouterr()
+    assert status == 1 and re.search(message, shown.err)
+    assert shown.err.count("\n") == 1 and "cell 1/" not in shown.out
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_alone_and_as_stored(run_name, name):
-    """Opened on its own, with small parameters: the checked cells print what the committed notebook shows."""
-    folder = ROOT / "runs" / run_name / "alone" / name
+def copy_alone(run_name, name, place):
+    """A copy of the notebook with small parameters, in a folder of its own."""
+    folder = ROOT / "runs" / run_name / place / name
     folder.mkdir(parents=True)
     copy = folder / f"{name}.ipynb"
     prepare(source_of(name), copy, {**SMALL, "RUN_DIR": str(folder / "run")})
-    status, _, output = run_nbval(copy)
+    return copy
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_alone_and_as_stored(run_name, run_warm, name):
+    """Opened on its own, with small parameters: the checked cells print what the committed notebook shows."""
+    status, _, output = run_warm(copy_alone(run_name, name, "alone"))
     assert status == 0, output
 
 
-def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, capsys):
-    """An error inside a notebook: its sentence, where to look, and the cells before it as HTML."""
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_alone_and_as_stored_in_a_kernel(run_name, name):
+    """The same as a reader runs it: a notebook that is sound in a warm process is sound in a kernel."""
+    status, _, output = run_nbval(copy_alone(run_name, name, "kernel"))
+    assert status == 0, output
+
+
+def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, tmp_path, monkeypatch):
+    """An error inside a notebook: its sentence, where to look, and the cells before it as HTML.
+
+    The cell after the beginning of 04_grpo has a mistake in it.
+    """
+    beginning = begin_of("04_grpo", tmp_path)
+    notebook = nbformat.read(beginning, 4)
+    notebook.cells.append(nbformat.v4.new_code_cell('helpers.get_profile("t5")'))
+    nbformat.write(notebook, beginning)
+    monkeypatch.setattr("helpers.run.source_of", lambda name: beginning)
     folder = run_folder(ROOT / "runs" / run_name / "bad")
-    with pytest.raises(UserError, match=r"04_grpo stopped: .* 7 does not: take 2, 4") as caught:
-        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), "GROUP_SIZE": 7})
+    with pytest.raises(UserError, match=r"04_grpo stopped: There is no profile 't5'") as caught:
+        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder)})
     assert "\n" not in str(caught.value) and str(folder / "04_grpo.ipynb") in str(caught.value)
-    assert "the loss" in (folder / "04_grpo.html").read_text().lower()
+    assert "nothing, all is there" in (folder / "04_grpo.html").read_text().lower()
 
 
 @pytest.mark.parametrize("when", ["in a cell", "at its start"])

@@ -18,6 +18,7 @@ or (d) a later honest program's verdict changes.
 import ast
 import re
 import socket
+import symtable
 import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,8 +138,9 @@ def variants(source):
 
 
 def _parses(text):
+    """Whether text is a program, without compiling it: one of the exploits takes the compiler 16 seconds."""
     try:
-        compile(text, "variant", "exec", dont_inherit=True)
+        symtable.symtable(text, "variant", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

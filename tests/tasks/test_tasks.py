@@ -162,7 +162,7 @@ def test_success_is_balanced_over_the_styles(matmul_judge):
     rng = random.Random(2)
     rates = {}
     for style in STYLES:
-        cases = [(name, draw_program(rng, FAULTS.programs, name, style)) for name in [*CONTRACTS] * 30]
+        cases = [(name, draw_program(rng, FAULTS.programs, name, style)) for name in [*CONTRACTS] * 15]
         sources = [program.source for _, program in cases]
         verdicts = matmul_judge.judge_many(sources, contracts=[name for name, _ in cases])
         rates[style] = sum(verdict.correct for verdict in verdicts) / len(verdicts)

@@ -144,6 +144,7 @@ def sampled(loaded, task):
     return completions, judged(task, completions, rows["contract"][:]), rows
 
 
+@pytest.mark.slow
 def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded, task):
     """So that a gain cannot be had by lowering the temperature. The bounds leave room for the number of prompts; the
     figures proper are `make test-slow`'s."""

@@ -172,16 +172,20 @@ def test_the_workflow_runs_what_the_makefile_has():
     """A target renamed in one place only would make every run of it fail, or a Python go untested."""
     workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
     makefile = (ROOT / "Makefile").read_text()
-    assert set(workflow[True]) == {"push", "pull_request"}  # YAML reads the key `on` as true
+    events = workflow[True]  # YAML reads the key `on` as true
+    assert set(events) == {"push", "pull_request", "workflow_dispatch", "schedule"}
     jobs = workflow["jobs"].values()
-    assert all(job["timeout-minutes"] <= 60 for job in jobs)
+    *of_a_push, nightly = jobs
+    assert all(job["timeout-minutes"] <= 60 for job in of_a_push)
+    assert all(job["if"] == "github.event_name != 'schedule'" for job in of_a_push)
+    assert "github.event_name == 'schedule'" in nightly["if"] and nightly["timeout-minutes"] <= 360  # GitHub's limit
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    assert commands == ["make lint test", "make test-py", "make test-trl", "make test-verifiers"]
+    assert commands == ["make lint test", "make test-py", "make test-trl", "make test-verifiers", "make test-slow"]
     for target in " ".join(commands).replace("make ", "").split():
         assert re.search(rf"^{target}:", makefile, re.M), target
     asked = [step["with"]["python-version"].split() for job in jobs for step in job["steps"] if "with" in step]
     pythons = re.search(r"^PYTHONS \?= (.*)", makefile, re.M)[1].split()
-    assert asked == [["3.11"], [name.removeprefix("python") for name in pythons], ["3.11"], ["3.11"]]
+    assert asked == [["3.11"], [name.removeprefix("python") for name in pythons], ["3.11"], ["3.11"], ["3.11"]]
 
 
 def test_the_citation_is_one():

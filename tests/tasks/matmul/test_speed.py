@@ -52,6 +52,7 @@ def test_a_slow_program_is_timed_once(matmul_judge):
     assert trial.calls_made == 3 and len(trial.timed_calls) == 1 and not trial.failure
 
 
+@pytest.mark.slow
 def test_a_process_that_keeps_running_is_charged_for_what_it_did(matmul_judge):
     """Its clock, read from outside, is up to date only at a tick: the luckiest read was a third too low."""
     (spins,) = [exploit.source for exploit in load_exploits() if exploit.id == "H90"]
