@@ -200,7 +200,13 @@ class GRPOConfig:
         Raises UserError with the reason where it would change the training, and for an unknown name with the nearest
         one. `helpers.grpo.trl_settings` has the table.
         """
-        settings = {RENAMED.get(name, name): value for name, value in settings.items()}
+        if settings.get("router_aux_loss_coef", 0) is None:
+            raise UserError(
+                "router_aux_loss_coef=None takes the model's own coefficient in TRL, 0.9 for gpt-oss, which drowns the "
+                "policy gradient: leave router_aux_loss_coef out or give a number."
+            )
+        renamed = {RENAMED[name]: value for name, value in settings.items() if name in RENAMED and value is not None}
+        settings = {name: value for name, value in settings.items() if name not in RENAMED} | renamed
         names = {its_field.name for its_field in fields(cls)}
         own = {name: value for name, value in settings.items() if name in names}
         foreign = {name: value for name, value in settings.items() if name not in names}

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 
 from helpers.runtime import UserError, did_you_mean
 
-#: Settings of TRL that have another name here, as vLLM is not used.
+#: Settings of TRL that have another name here. None stands for our default.
 RENAMED = {
+    "activation_checkpointing": "gradient_checkpointing",
     "vllm_importance_sampling_correction": "importance_sampling_correction",
     "vllm_importance_sampling_mode": "importance_sampling_mode",
     "vllm_importance_sampling_clip_max": "importance_sampling_clip_max",
@@ -58,7 +59,6 @@ NEUTRAL = {
     "torch_compile_backend": ((None,), "the model is not compiled"),
     "torch_compile_mode": ((None,), "the model is not compiled"),
     "gradient_checkpointing_kwargs": ((None, {}, {"use_reentrant": False}), "layers are recomputed in one way"),
-    "activation_checkpointing": ((None,), "it is called gradient_checkpointing here"),
     "activation_checkpointing_kwargs": ((None, {}, {"use_reentrant": False}), "layers are recomputed in one way"),
     "neftune_noise_alpha": ((None,), "no noise is added to embeddings"),
     # optimizer and length of the run
@@ -75,7 +75,6 @@ NEUTRAL = {
     "deepspeed": ((None,), "this version trains on one device"),
     "fsdp": ((None, False, "", []), "this version trains on one device"),
     "fsdp_config": ((None,), "this version trains on one device"),
-    "accelerator_config": ((None,), "this version trains on one device"),
     "parallelism_config": ((None,), "this version trains on one device"),
     "local_rank": ((-1, 0), "this version trains on one device"),
     # logs, evaluation, checkpoints
@@ -124,6 +123,7 @@ WITHOUT_EFFECT = {
     "training runs on one device": (
         "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph", "ddp_backend",
         "ddp_timeout", "ds3_gather_for_generation", "average_tokens_across_devices", "save_on_each_node",
+        "accelerator_config",
         "log_on_each_node",
     ),
     "there is no data loader": (

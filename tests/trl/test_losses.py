@@ -291,9 +291,24 @@ def test_a_row_that_only_a_weight_of_0_judged(scale_rewards):
     """TRL counts its total of 0 in the group; here it is not judged."""
     rewards = torch.tensor([[1.0, 5.0], [0.0, 5.0], [float("nan"), 5.0], [3.0, 5.0]], dtype=torch.float64)
     total = combine_rewards(rewards, [1.0, 0.0])
-    gains = group_advantages(total, 4, scale_rewards)
+    gains = group_advantages(total[None], scale_rewards)[0]
     assert gains[2] == 0
-    torch.testing.assert_close(gains[[0, 1, 3]], group_advantages(total[[0, 1, 3]], 3, scale_rewards))
+    judged = [0, 1, 3]
+    torch.testing.assert_close(gains[judged], group_advantages(total[None, judged], scale_rewards)[0])
+
+
+def test_a_whole_configuration_of_trl(tmp_path):
+    """What TRL's class says of itself, with all its defaults, is what `from_trl` takes; it refuses what differs."""
+    theirs = trl.GRPOConfig(
+        str(tmp_path), max_steps=7, learning_rate=1e-5, num_generations=4, bf16=False, use_cpu=True, report_to="none",
+    ).to_dict()  # fmt: skip
+    del theirs["use_cpu"]  # needed for TRL to run here
+    with pytest.raises(UserError, match="router_aux_loss_coef=None takes the model's own coefficient in TRL"):
+        GRPOConfig.from_trl(**theirs)
+    theirs["router_aux_loss_coef"] = 0.0
+    ours = GRPOConfig.from_trl(**theirs)
+    assert (ours.max_steps, ours.learning_rate, ours.num_generations) == (7, 1e-5, 4)
+    assert ours.importance_sampling_mode == "sequence_mask" and ours.generation_batch_size == 8
 
 
 def test_the_comparison_notices(stock, tmp_path):
