@@ -72,7 +72,7 @@ def read_jsonl(path: str | Path) -> list[tuple[str, dict]]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
         raise UserError(f"Cannot read {path} ({first_line(error)}): give the path of a JSONL file.") from error
     rows = []
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would cut at separators inside a text, too

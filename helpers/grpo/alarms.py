@@ -57,13 +57,10 @@ class Rule(NamedTuple):
     sentence: str
     stops: bool = False
 
-    def holds(self, history: History) -> bool:
-        """Tell whether it is raised for the last step."""
-        return self.find(history) is not None
-
-    def alarm(self, history: History) -> Alarm:
-        """The alarm of the last step."""
-        return Alarm(self.name, self.sentence.format(**self.find(history)), self.stops)
+    def alarm(self, history: History) -> Alarm | None:
+        """Return the alarm of the last step, None where nothing is wrong with it."""
+        found = self.find(history)
+        return None if found is None else Alarm(self.name, self.sentence.format(**found), self.stops)
 
 
 def check_alarms(history: History, no_signal_steps: int | None) -> list[Alarm]:
@@ -75,39 +72,39 @@ def check_alarms(history: History, no_signal_steps: int | None) -> list[Alarm]:
     """
     if not history:
         return []
-    alarms = []
+    rules = [*RULES]
     if no_signal_steps is not None:
-        sentence = no_signal(history, no_signal_steps)
-        if sentence is not None:
-            alarms.append(Alarm("no signal", sentence, stops=True))
-    for rule in RULES:
-        if rule.stops and rule.holds(history):
-            alarms.append(rule.alarm(history))
-    for rule in RULES:
-        if not rule.stops and _is_due(rule, history):
-            alarms.append(rule.alarm(history))
-    return alarms
+        rules.insert(0, no_signal_rule(no_signal_steps))
+    due = [rule for rule in rules if rule.stops or _is_due(rule, history)]
+    alarms = [rule.alarm(history) for rule in sorted(due, key=lambda rule: not rule.stops)]
+    return [alarm for alarm in alarms if alarm is not None]
 
 
 def _is_due(rule: Rule, history: History) -> bool:
     """Tell whether a warning begins with the last row, or has lasted a multiple of STEPS_BETWEEN steps since."""
     lasted = 0
-    while lasted < len(history) and rule.holds(history[: len(history) - lasted]):
+    while lasted < len(history) and rule.find(history[: len(history) - lasted]) is not None:
         lasted += 1
     return lasted % STEPS_BETWEEN == 1
 
 
-def no_signal(history: History, steps: int) -> str | None:
-    """Return the sentence for a run whose last `steps` steps taught nothing, None where one of them did."""
-    if len(history) < steps:
-        return None
-    reasons = [no_signal_reason(row) for row in history[-steps:]]
-    if None in reasons:
-        return None
-    reason, times = Counter(reasons).most_common(1)[0]
-    during = f"the last {steps} steps" if steps > 1 else "the last step"
-    mostly = "" if times == steps else f", in {times} of them"
-    return f"Nothing could be learnt in {during}{mostly} because {NO_SIGNAL[reason]}."
+def no_signal_rule(steps: int) -> Rule:
+    """Return the rule that stops a run whose last `steps` steps taught nothing."""
+
+    def find(history: History) -> dict | None:
+        if len(history) < steps:
+            return None
+        reasons = [no_signal_reason(row) for row in history[-steps:]]
+        if None in reasons:
+            return None
+        reason, times = Counter(reasons).most_common(1)[0]
+        return {
+            "during": f"the last {steps} steps" if steps > 1 else "the last step",
+            "mostly": "" if times == steps else f", in {times} of them",
+            "reason": NO_SIGNAL[reason],
+        }
+
+    return Rule("no signal", find, "Nothing could be learnt in {during}{mostly} because {reason}.", stops=True)
 
 
 #: Why nothing could be learnt, and what to do.

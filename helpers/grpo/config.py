@@ -38,7 +38,10 @@ class GRPOConfig:
     """
 
     output_dir: PathLike | str = setting(
-        "trainer_output", "The folder of the run: checkpoints, metrics, completions.", may_differ=True
+        "trainer_output",
+        "The folder of the run: checkpoints, metrics, completions.",
+        is_positional=True,
+        may_differ=True,
     )
 
     # length of the run, and the optimizer
@@ -48,13 +51,17 @@ class GRPOConfig:
         least=1,
         may_differ=lambda args: args.lr_scheduler_type == "constant",  # another schedule depends on it
     )
-    learning_rate: float = setting(1e-6, "Of AdamW.", least=0)
+    learning_rate: float = setting(
+        1e-6, "How far AdamW moves a weight in a step, at the height of the schedule.", least=0
+    )
     lr_scheduler_type: str = setting("linear", "The schedule, as in transformers.", choices=SCHEDULES)
     lr_scheduler_kwargs: dict | None = setting(
         None, 'Of the schedule, as in transformers: "cosine_with_min_lr" takes {"min_lr_rate": 0.1}.'
     )
-    warmup_steps: int = setting(0, 'Of the schedule. "constant" has none, "constant_with_warmup" has.', least=0)
-    warmup_ratio: float = setting(0.0, "The same, as a share of max_steps.", least=0)
+    warmup_steps: int = setting(
+        0, 'Steps in which the learning rate rises. "constant" has none, "constant_with_warmup" has.', least=0
+    )
+    warmup_ratio: float = setting(0.0, "warmup_steps as a share of max_steps.", least=0)
     optim: str = setting(
         "auto",
         'AdamW of PyTorch, or of bitsandbytes with moments in 8 bits; "auto": 8 bits on a GPU where bitsandbytes is '
@@ -62,7 +69,7 @@ class GRPOConfig:
         choices=OPTIMIZERS,
         may_differ=True,  # the optimizer that it led to must be the same
     )
-    weight_decay: float = setting(0.0, "Of AdamW.", least=0)
+    weight_decay: float = setting(0.0, "AdamW's pull of every weight towards 0.", least=0)
     max_grad_norm: float | None = setting(1.0, "The gradient is clipped to this norm; 0 or None: never.", least=0)
 
     # batches
@@ -186,7 +193,7 @@ class GRPOConfig:
             object.__setattr__(self, "scale_rewards", "group" if self.scale_rewards else "none")
         if isinstance(self.reward_weights, list):
             object.__setattr__(self, "reward_weights", tuple(self.reward_weights))
-        check_settings(self)
+        check_settings(type(self), vars(self))
         self._check_batches()
         self._check_loss()
         self._check_schedule()
@@ -196,7 +203,8 @@ class GRPOConfig:
     def from_trl(cls, output_dir: PathLike | str = "trainer_output", **settings) -> "GRPOConfig":
         """Take the settings of a TRL script as they are, its `GRPOConfig(...)` with our name before it.
 
-        A setting that this trainer does not have is left out where its value changes nothing here, such as top_p=1.0.
+        What the script leaves out has the defaults of this class. A setting that this trainer does not have is left
+        out where its value changes nothing here, such as top_p=1.0.
         Raises UserError with the reason where it would change the training, and for an unknown name with the nearest
         one. `helpers.grpo.trl_settings` has the table.
         """
@@ -209,6 +217,7 @@ class GRPOConfig:
         settings = {name: value for name, value in settings.items() if name not in RENAMED} | renamed
         names = {its_field.name for its_field in fields(cls)}
         own = {name: value for name, value in settings.items() if name in names}
+        check_settings(cls, own)
         foreign = {name: value for name, value in settings.items() if name not in names}
         batch = foreign.pop("generation_batch_size", None)
         if batch is not None and own.get("steps_per_generation") is None:
@@ -235,6 +244,7 @@ class GRPOConfig:
         generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
         """
         given = {name: value for name, value in settings.items() if value is not None}
+        check_settings(cls, given)
         micro = given.get("per_device_train_batch_size")
         if micro is None:
             length = rollout_length(
@@ -312,7 +322,7 @@ class GRPOConfig:
         """Optimizer steps of the warm-up."""
         return self.warmup_steps or round(self.warmup_ratio * self.max_steps)
 
-    def plan(self, prompts: int) -> str:
+    def describe_run(self, prompts: int) -> str:
         """Return two sentences on what the run will do with a data set of so many prompts."""
         generations = -(-self.max_steps // self.steps_on_a_generation)
         groups = self.generation_batch_size // self.num_generations

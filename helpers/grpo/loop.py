@@ -41,7 +41,8 @@ def train_simply(
 ) -> Iterator[float]:
     """Train the adapter of a model from `add_lora`, and yield the mean reward of each optimizer step.
 
-    With the same arguments `GRPOTrainer` takes the same steps. Nothing is written to disk.
+    With the same arguments `GRPOTrainer` takes the same steps, but for what this page leaves out: router_replay,
+    router_aux_loss_coef, and the limits of a run. Nothing is written to disk.
     """
     engine = RolloutEngine(
         model,

@@ -18,8 +18,9 @@ from helpers.runtime import UserError
 
 def check_recorded(completions: Sequence[Completion], args: GRPOConfig) -> None:
     """Raise UserError where the run needs the sampler's experts and the engine did not record them."""
-    is_missing = any(completion.experts is None for completion in completions)
-    if args.router_replay != "off" and is_missing:
+    if args.router_replay == "off":
+        return
+    if any(completion.experts is None for completion in completions):
         raise UserError(
             f"router_replay='{args.router_replay}' needs the experts that the sampler chose, and this engine "
             "does not record them: make it with record_experts=True, or leave router_replay out."

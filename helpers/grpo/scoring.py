@@ -55,17 +55,18 @@ def score(
     finite number or None.
     """
     completions = [completion for group in groups for completion in group.completions]
+    columns = _columns(rows_of_completions(rows, groups))
     log = _Log(len(completions))
-    arguments = {
-        **completion_arguments(completions),
-        "trainer_state": trainer_state,
-        "log_metric": log.log_metric,
-        "log_extra": log.log_extra,
-        **_columns(rows_of_completions(rows, groups)),
-    }
     rewards = []
     for function in reward_funcs:
         name = name_of(function)
+        arguments = {
+            **completion_arguments(completions),  # anew: a function may change what it gets
+            "trainer_state": trainer_state,
+            "log_metric": log.log_metric,
+            "log_extra": log.log_extra,
+            **columns,
+        }
         with user_code(f"Reward '{name}'", timeout):
             values = call_reward(function, **arguments)
         rewards.append(_as_tensor(name, values, len(completions)))

@@ -4,15 +4,17 @@
 `documented_settings` shows them in `help` and answers an unknown name with the nearest one.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from functools import wraps
 from os import PathLike
 from textwrap import fill
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from helpers.runtime import UserError, did_you_mean, is_finite_number
+
+Class = TypeVar("Class")
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,20 @@ class Setting:
     may_differ: bool | Callable[[Any], bool] = False
 
 
-def setting(default: Any, help: str, **more: Any) -> Any:
+def setting(default: Any, help: str, is_positional: bool = False, **more: Any) -> Any:
     """Return a field of a dataclass with this default. more: as for `Setting`."""
-    return field(default=default, metadata={"setting": Setting(help, **more)})
+    return field(default=default, kw_only=not is_positional, metadata={"setting": Setting(help, **more)})
 
 
-def check_settings(settings: Any) -> None:
-    """Raise UserError for the first value that its field does not allow: one sentence with name, rule and value."""
-    for its_field in fields(settings):
-        value = getattr(settings, its_field.name)
+def check_settings(cls: type, values: Mapping[str, Any]) -> None:
+    """Raise UserError for the first value that its field does not allow: one sentence with name, rule and value.
+
+    cls: a dataclass whose fields are made by `setting`. values: by name; other names are left alone.
+    """
+    for its_field in fields(cls):
+        if its_field.name not in values:
+            continue
+        value = values[its_field.name]
         kinds = get_args(its_field.type) or (its_field.type,)
         if value is None and NoneType in kinds:
             continue
@@ -91,8 +98,8 @@ def _is_number(value: object) -> bool:
     return is_finite_number(value) and not isinstance(value, bool)
 
 
-def documented_settings(cls: type) -> type:
-    """Add the fields with their help to the docstring of a dataclass, and refuse unknown names in one sentence."""
+def documented_settings(cls: type[Class]) -> type[Class]:
+    """Add the fields with their help to a dataclass's docstring, and let `cls.refuse_unknown` answer other names."""
     cls.__doc__ += "\n    Settings:\n" + "\n".join(_describe(its_field) for its_field in fields(cls)) + "\n    "
     known = [its_field.name for its_field in fields(cls)]
     generated = cls.__init__
@@ -110,7 +117,6 @@ def documented_settings(cls: type) -> type:
 
 def _describe(its_field: Field) -> str:
     about = its_field.metadata["setting"]
-    default = "" if its_field.default is MISSING else f" (default {its_field.default!r})"
     choices = f" One of {', '.join(about.choices)}." if about.choices else ""
-    text = f"{its_field.name}{default}: {about.help}{choices}"
+    text = f"{its_field.name} (default {its_field.default!r}): {about.help}{choices}"
     return fill(text, width=112, initial_indent=" " * 8, subsequent_indent=" " * 12)

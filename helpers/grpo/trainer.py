@@ -206,7 +206,9 @@ class GRPOTrainer:
         self.session = Session(
             self.args, self.model, self.optimizer, self.scheduler, self.settings(), self.reward_names
         )
-        if not self.session.resume(resume_from_checkpoint):
+        is_resumed = self.session.resume(resume_from_checkpoint)
+        self.state.global_step = self.session.step
+        if not is_resumed:
             if self.model in _moved:
                 raise UserError(
                     "This model has been trained in this session already, and a new run would go on from there: load "
@@ -215,7 +217,6 @@ class GRPOTrainer:
             self.session.save()  # a full disk shows now, and running again starts from these weights
         self.session.open_files()
         self.history = self.session.history
-        self.state.global_step = self.session.step
         self._is_moving_weights = False
         return self.session
 

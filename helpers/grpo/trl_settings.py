@@ -67,7 +67,7 @@ NEUTRAL = {
     "adam_beta1": ((0.9,), "AdamW runs with PyTorch's defaults"),
     "adam_beta2": ((0.999,), "AdamW runs with PyTorch's defaults"),
     "adam_epsilon": ((1e-8,), "AdamW runs with PyTorch's defaults"),
-    "num_train_epochs": ((), "the length of a run is given in steps, as max_steps"),
+    "num_train_epochs": ((), "the length of a run is given in steps, which is max_steps"),
     "auto_find_batch_size": ((False,), "memory_plan tells which batch fits"),
     "torch_empty_cache_steps": ((None,), "the cache of CUDA memory is emptied where memory runs out"),
     "full_determinism": ((False,), "this version does not switch PyTorch to deterministic kernels"),
@@ -183,12 +183,13 @@ def refuse_name(name: str, own: Collection[str]) -> None:
 def steps_that_make(batch: int, config: type, settings: Mapping) -> int | None:
     """Return the steps_per_generation that a generation_batch_size of TRL asks for; None: the default makes it.
 
-    config: the class whose defaults stand in for what `settings` lacks.
+    config: the class whose defaults stand in for what `settings`, which are checked, lack.
     """
     rows = settings.get("per_device_train_batch_size", config.per_device_train_batch_size)
     accumulated = settings.get("gradient_accumulation_steps", config.gradient_accumulation_steps)
-    is_a_multiple = isinstance(batch, int) and isinstance(rows, int) and rows > 0 and batch > 0 and batch % rows == 0
-    if not is_a_multiple:
+    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
+        raise UserError(f"generation_batch_size must be a whole number from 1 on; got {batch!r}.")
+    if batch % rows:
         raise UserError(f"generation_batch_size={batch} must be a multiple of per_device_train_batch_size={rows}.")
     steps = batch // rows
     return None if steps == accumulated else steps

@@ -149,6 +149,11 @@ def resolve_source(
         experts=experts or default_experts,
         embedding="int8" if host_is_unreadable else named.embedding,
     )
+    if plan is not None and not (isinstance(plan, MemoryPlan) and plan.profile.name == named.name):
+        raise UserError(
+            f"plan must be a memory plan of profile '{named.name}': make it with config.memory_plan(profile) or "
+            "memory_plan(profile, batch, length)."
+        )
     if plan is None:
         memory = memory_plan(chosen, config=config)
     else:
@@ -297,8 +302,8 @@ def _place_embedding(model, tensor: Tensor, memory: MemoryPlan) -> None:
             raise UserError(
                 f"The system refuses to lock {memory.host / GIB:.1f} GiB of host memory for the embedding ({reason}), "
                 f"and with it on the GPU the model needs {eight_bits.total / GIB:.1f} GiB of "
-                f"{eight_bits.available / GIB:.1f}: free host memory, or load it for fewer or shorter completions "
-                "(plan)."
+                f"{eight_bits.available / GIB:.1f}: free host memory, or plan for fewer or shorter completions "
+                "(num_generations, max_completion_length)."
             ) from error
     print(f"The system refuses to lock host memory for the embedding ({reason}): it is kept on the GPU in eight bits.")
     print(eight_bits)

@@ -136,8 +136,7 @@ def _seeded(seed: int | None) -> Iterator[None]:
     if seed is None:
         yield
         return
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
 

@@ -1,6 +1,6 @@
 """Reads answers and scores them. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
-from helpers.rewards import preference, presets
+from helpers.rewards import preference, presets  # these register rewards
 from helpers.rewards.answers import boxed_number, last_box, read_number
 from helpers.rewards.code import extract_code
 from helpers.rewards.lint import lint_rewards

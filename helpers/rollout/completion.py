@@ -34,8 +34,8 @@ class Completion:
 
     @classmethod
     def of_text(cls, text: str) -> "Completion":
-        """Return a completion that says `text` and that no model drew. Its tokens are the text's bytes."""
-        token_ids = list(text.encode("utf-8", "surrogatepass"))
+        """Return a completion that says `text` and that no model drew. Its tokens are the text's bytes, and an end."""
+        token_ids = [*text.encode("utf-8", "surrogatepass"), 0]  # a completion that was drawn has a token, too
         return cls([], token_ids, [-1.0] * len(token_ids), text, "", "stop")
 
     def to_dict(self) -> dict:

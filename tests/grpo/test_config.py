@@ -123,7 +123,7 @@ def test_the_batches_of_a_run():
     )  # fmt: skip
     assert (config.step_batch_size, config.generation_batch_size) == (8, 24)
     assert (config.parts_per_generation, config.steps_on_a_generation) == (3, 6)
-    assert config.plan(12) == (
+    assert config.describe_run(12) == (
         "24 optimizer steps of 8 completions, on 4 generations of 24 (6 prompts x 4): 2.00 epochs of 12 prompts. "
         "Learning rate 0.0001, linear, after a warm-up of 6 steps."
     )
@@ -207,7 +207,7 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
         ),
         (
             {"num_train_epochs": 1},
-            "num_train_epochs=1 is not supported, as the length of a run is given in steps, as max_steps: "
+            "num_train_epochs=1 is not supported, as the length of a run is given in steps, which is max_steps: "
             "leave num_train_epochs out.",
         ),
         (
@@ -254,9 +254,30 @@ def test_sizes_of_a_generation_in_trls_words():
     assert GRPOConfig.from_trl("x", generation_batch_size=32).steps_per_generation == 4
     with pytest.raises(UserError, match="generation_batch_size=32 is not supported, as it is per_device"):
         GRPOConfig.from_trl("out", **batch, generation_batch_size=32, steps_per_generation=4)
-    for size in (12, 0, 8.0):
-        with pytest.raises(UserError, match=f"generation_batch_size={size} must be a multiple of per_device"):
+    with pytest.raises(UserError, match="generation_batch_size=12 must be a multiple of per_device"):
+        GRPOConfig.from_trl("out", generation_batch_size=12)
+    for size in (0, 8.0, "16", True):
+        with pytest.raises(UserError, match=f"generation_batch_size must be a whole number from 1 on; got {size!r}"):
             GRPOConfig.from_trl("out", generation_batch_size=size)
+    with pytest.raises(UserError, match="per_device_train_batch_size must be a whole number from 1 on; got '8'"):
+        GRPOConfig.from_trl("out", generation_batch_size=16, per_device_train_batch_size="8")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"per_device_train_batch_size": 0}, {"max_completion_length": "5"}, {"max_prompt_length": 2.5}]
+)
+def test_a_wrong_setting_of_a_profile_is_one_sentence(settings):
+    """The profile's plan divided by it before it was looked at."""
+    (name,) = settings
+    for profile in ("tiny", "t4"):
+        with pytest.raises(UserError, match=f"{name} must be a whole number from 1 on"):
+            GRPOConfig.for_profile(PROFILES[profile], "out", **settings)
+
+
+def test_only_the_folder_is_positional():
+    """The order of fifty settings is nothing to rely on."""
+    with pytest.raises(TypeError):
+        GRPOConfig("out", 30)
 
 
 def test_the_length_of_a_trl_run_in_steps():

@@ -314,7 +314,7 @@ class TestKernels:
         wanted = mxfp4_triton.decode(hidden, indices, weights, packed, lora, workspace).clone()
         assert torch.equal(mxfp4_triton.decode(*strided, packed, lora, workspace), wanted)
 
-    @pytest.mark.parametrize("tokens", [1, 4])
+    @pytest.mark.parametrize("tokens", [1, pytest.param(4, marks=pytest.mark.slow)])
     def test_decode_over_several_tiles(self, tokens):
         """Wider than a tile, and no multiple of it: the loop runs more than once and its end is masked."""
         self.compare(tokens, "uniform", torch.float16, True, hidden=1056, inner=64, count=2, top_k=1)

@@ -54,7 +54,7 @@ def try_step(trainer: GRPOTrainer) -> None:
         trainer.optimizer.zero_grad()
 
     drawn = generation.metrics
-    print(trainer.args.plan(len(trainer.train_dataset)))
+    print(trainer.args.describe_run(len(trainer.train_dataset)))
     print(f"One step: {len(generation.completions)} completions in {generated - started:.1f} s, update in "
           f"{updated - generated:.1f} s.")  # fmt: skip
     print(f"Reward {_show(drawn['reward'])}; {drawn['frac_reward_zero_std']:.0%} of the groups teach nothing; "
