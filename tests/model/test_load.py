@@ -189,7 +189,7 @@ def test_an_embedding_that_fits_nowhere_is_one_sentence_before_the_rest_is_read(
     plans = [memory_plan(replace(HOST, embedding=embedding)).total for embedding in ("host", "int8")]
     monkeypatch.setattr("helpers.model.memory._available", lambda profile: sum(plans) / 2)
     with pytest.raises(
-        UserError, match="host memory for the embedding .*error 2.*: free host memory, or load it for fewer"
+        UserError, match="host memory for the embedding .*error 2.*: free host memory, or plan for fewer"
     ) as caught:
         load_model(profile=HOST)
     assert "\n" not in str(caught.value)
