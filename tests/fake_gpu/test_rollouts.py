@@ -23,8 +23,8 @@ FAULTS = {
     "replay-beside": "did not wait for",
     "no-wait": "did not wait for side stream",
 }
-#: Every run plants these, `make test-slow` all of them: they test the fake GPU, and not the rollouts.
-FAULTS_OF_A_RUN = ("pool-each", "one-stream", "no-wait")
+#: Every run plants this one, `make test-slow` all of them: they test the fake GPU, and not the rollouts.
+FAULTS_OF_A_RUN = ("no-wait",)
 ONCE_MORE = "The GPU had no memory left for the rollout: what can be freed is freed, and the rest is drawn again."
 EAGER = "The GPU had no memory left for the rollout: decoding steps run one kernel after the other from here on"
 HALVED = "The GPU had no memory left for the rollout: completions are drawn 4 at a time from here on."

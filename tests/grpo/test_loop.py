@@ -31,7 +31,7 @@ def distance(found, wanted):
 
 
 def largest_distance(folder, prompts, **settings):
-    """Take three steps with the page and with the trainer on two equal models; return by how much the gradients differ
+    """Take all steps with the page and with the trainer on two equal models; return by how much the gradients differ
     at most. Each step of the trainer is then given to the page's model, so that what differs does not add up."""
     by_page = trainer_in(folder / "page", prompts, **settings)  # only its model, weights and engine are used
     by_trainer = trainer_in(folder / "trainer", prompts, **settings)

@@ -47,8 +47,8 @@ LATE_CELLS = {
     "04-21",
     "05-22",
 }  # fmt: skip
-#: Faults of late cells that every run tries all the same: with these a model is paid for cheating.
-ALWAYS = {"cheating pays", "code that ran is not reported"}
+#: The fault of a late cell that every run tries all the same: with it a model is paid for cheating.
+ALWAYS = "cheating pays"
 
 
 def fault_parameters():
@@ -57,7 +57,7 @@ def fault_parameters():
     for fault in FAULTS:
         cell, *_, what = fault
         is_late = cell in LATE_CELLS
-        marks = [pytest.mark.slow] if is_late and what not in ALWAYS else []
+        marks = [pytest.mark.slow] if is_late and what != ALWAYS else []
         parameters.append(pytest.param(*fault, id=f"{cell}: {what}", marks=marks))
     return parameters
 
@@ -101,14 +101,12 @@ def test_a_broken_helper_fails_the_notebook_in_a_kernel(tmp_path, cell, file, ri
     assert_caught(notebook, cell, run_nbval(notebook))
 
 
-#: The first fault of two notebooks.
-BOTH_WAYS = [next(fault for fault in FAULTS if fault[0] == cell) for cell in ("04-04", "05-07")]
+def test_a_fault_is_caught_in_a_kernel_and_in_a_warm_process(tmp_path, run_warm):
+    """If the two ways to run a notebook drifted apart, the faster one would prove nothing about a reader's kernel.
 
-
-@pytest.mark.parametrize("fault", BOTH_WAYS, ids=[fault[4] for fault in BOTH_WAYS])
-def test_a_fault_is_caught_in_a_kernel_and_in_a_warm_process(tmp_path, run_warm, fault):
-    """If the two ways to run a notebook drifted apart, the faster one would prove nothing about a reader's kernel."""
-    cell, file, right, wrong, _ = fault
+    This is one fault; `make test-slow` plants each of them in both ways.
+    """
+    cell, file, right, wrong, _ = next(fault for fault in FAULTS if notebook_of(fault[0]) == "05_evaluate")
     notebook = copy_with_fault(tmp_path, cell, file, right, wrong)
     assert_caught(notebook, cell, run_nbval(notebook))
     assert_caught(notebook, cell, run_warm(notebook))

@@ -135,6 +135,10 @@ def share_correct(loaded, task, rows, temperature, seed=5):
     return np.mean([verdict.correct for verdict in verdicts])
 
 
+#: The answers of the embedded model, which only `make tiny` changes.
+of_the_checkpoint = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def sampled(loaded, task):
     """What the base model writes at temperature 1 to prompts without a wish, with verdicts and the prompts' rows."""
@@ -144,7 +148,7 @@ def sampled(loaded, task):
     return completions, judged(task, completions, rows["contract"][:]), rows
 
 
-@pytest.mark.slow
+@of_the_checkpoint
 def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded, task):
     """So that a gain cannot be had by lowering the temperature. The bounds leave room for the number of prompts; the
     figures proper are `make test-slow`'s."""
@@ -154,6 +158,7 @@ def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded, task):
     assert share_correct(loaded, task, rows, temperature=0.6) <= 0.4
 
 
+@of_the_checkpoint
 def test_correct_programs_differ_in_speed(sampled):
     speeds = sorted(verdict.speedup for verdict in sampled[1] if verdict.correct)
     assert np.quantile(speeds, 0.9) > 1.2 * np.quantile(speeds, 0.1)
@@ -175,6 +180,7 @@ SIGNS = {
 }
 
 
+@of_the_checkpoint
 def test_it_fails_for_many_reasons(sampled):
     """With one fault to fix, GRPO would win by a trick."""
     completions, verdicts, _ = sampled
@@ -232,6 +238,7 @@ def auc_of_first_tokens(completions, verdicts, types):
     return auc_within(types, out_of_fold_scores(features, outcome), outcome)
 
 
+@of_the_checkpoint
 def test_the_first_tokens_do_not_decide(sampled):
     """If the first eight tokens of an answer, the last five of which name the style, told whether a program is right,
     training could win by choosing them. Only prompts without a wish leave the style open; their types are the
@@ -241,6 +248,7 @@ def test_the_first_tokens_do_not_decide(sampled):
     assert auc_of_first_tokens(completions, verdicts, types) <= 0.6
 
 
+@of_the_checkpoint
 def test_the_auc_finds_what_is_there(sampled):
     _, verdicts, rows = sampled
     outcome = np.array([float(verdict.correct) for verdict in verdicts])
