@@ -30,9 +30,9 @@ def git_status():
     return subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True).stdout
 
 
-def assert_whole_run(folder, printed):
+def assert_whole_run(folder, printed, notebooks=NOTEBOOKS):
     """The files and the closing table of `make run` with MAX_STEPS=2, ITEMS=24 and SWEEP=small."""
-    for name in NOTEBOOKS:
+    for name in notebooks:
         assert f"{name:<13}cell 1/" in printed
         assert (folder / f"{name}.html").stat().st_size > 100_000
         cells = nbformat.read(folder / f"{name}.ipynb", 4).cells
@@ -63,8 +63,8 @@ def assert_whole_run(folder, printed):
 
 
 RUN_ALL = ["--profile", "tiny", "MAX_STEPS=2", "ITEMS=24", "SWEEP=small"]
-#: Notebooks that leave nothing for a later one.
-FIRST_THREE = NOTEBOOKS[:3]
+#: Notebooks of which the second reads what the first leaves.
+LAST_TWO = NOTEBOOKS[3:]
 
 
 def begin_of(name, folder):
@@ -77,21 +77,18 @@ def begin_of(name, folder):
     return copy
 
 
-def test_in_order(run_name, tmp_path, monkeypatch, capsys):
-    """`make run` with two steps: the whole chain, its files, and a closing table; nothing else is touched.
+def test_in_order(run_name, monkeypatch, capsys):
+    """`make run` with two steps: its files, and a closing table; nothing else is touched.
 
-    The training and the evaluation are executed whole. Of the first three notebooks, which
-    `test_alone_and_as_stored` executes whole, only the beginning is; `make test-slow` leaves nothing out.
+    The training and the evaluation are executed. The first three notebooks, which leave nothing for a later one, are
+    executed by `test_alone_and_as_stored`, and in their order by `make test-slow`.
     """
     before = git_status()
-    sources = {name: source_of(name) for name in NOTEBOOKS}
-    for name in FIRST_THREE:
-        sources[name] = begin_of(name, tmp_path)
-    monkeypatch.setattr("helpers.run.source_of", sources.get)
+    monkeypatch.setattr("helpers.run.NOTEBOOKS", LAST_TWO)
     status = main(["--name", run_name, *RUN_ALL])
     shown = capsys.readouterr()
     assert status == 0, shown.err
-    assert_whole_run(ROOT / "runs" / run_name, shown.out)
+    assert_whole_run(ROOT / "runs" / run_name, shown.out, LAST_TWO)
     assert git_status() == before
 
 

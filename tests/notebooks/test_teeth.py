@@ -47,8 +47,6 @@ LATE_CELLS = {
     "04-21",
     "05-22",
 }  # fmt: skip
-#: The fault of a late cell that every run tries all the same: with it a model is paid for cheating.
-ALWAYS = "cheating pays"
 
 
 def fault_parameters():
@@ -56,8 +54,7 @@ def fault_parameters():
     parameters = []
     for fault in FAULTS:
         cell, *_, what = fault
-        is_late = cell in LATE_CELLS
-        marks = [pytest.mark.slow] if is_late and what != ALWAYS else []
+        marks = [pytest.mark.slow] if cell in LATE_CELLS else []
         parameters.append(pytest.param(*fault, id=f"{cell}: {what}", marks=marks))
     return parameters
 

@@ -157,6 +157,7 @@ def test_every_misconception_is_wrong(matmul_judge):
     assert len({program.faults for _, program in cases}) > 12
 
 
+@pytest.mark.slow
 def test_success_is_balanced_over_the_styles(matmul_judge):
     """If one style were right more often, training could win by choosing it. Corpus programs, exact up to sampling."""
     rng = random.Random(2)

@@ -256,6 +256,7 @@ def test_the_auc_finds_what_is_there(sampled):
     assert auc_within(rows["contract"][:], out_of_fold_scores(telling, outcome), outcome) > 0.99
 
 
+@of_the_checkpoint
 def test_groups_have_something_to_compare(loaded, task):
     """Eight answers to one prompt are rarely all right or all wrong."""
     rows = get_task("matmul").dataset("train", 16, seed=3)
