@@ -103,7 +103,13 @@ class Examiner:
             (1, middle, 1),
         ]
         questions = [self._whole_numbers(sizes) for sizes in shapes]
-        questions += [self._real_numbers(sizes) for sizes in ((LONG, low, low), (low, LONG, low), (low, low, LONG))]
+        real_shapes = [
+            (high, 1, low),  # once more: in one case of 300 all whole numbers of B are 0, and a wrong program is right
+            (LONG, low, low),
+            (low, LONG, low),
+            (low, low, LONG),
+        ]
+        questions += [self._real_numbers(sizes) for sizes in real_shapes]
         questions.append(Question(LARGE_NUMBERS_SIZES, partial(draw_large, self.rng)))
         questions += [self._whole_numbers((low, low, low)) for _ in range(REPEATED_CALLS)]
         return [*questions, questions[0]]
