@@ -13,9 +13,9 @@ from helpers.grpo.guards import LimitReached, time_limit
 from helpers.rewards.calling import (
     call_reward,
     check_count,
-    completion_arguments,
     describe_failure,
     name_of,
+    reward_arguments,
 )
 from helpers.runtime import UserError, is_finite_number
 from helpers.tasks.task import Row, plain_number
@@ -55,17 +55,16 @@ def score(
     finite number or None.
     """
     completions = [completion for group in groups for completion in group.completions]
-    columns = _columns(rows_of_completions(rows, groups))
+    rows_B = rows_of_completions(rows, groups)
     log = _Log(len(completions))
     rewards = []
     for function in reward_funcs:
         name = name_of(function)
         arguments = {
-            **completion_arguments(completions),  # anew: a function may change what it gets
             "trainer_state": trainer_state,
             "log_metric": log.log_metric,
             "log_extra": log.log_extra,
-            **columns,
+            **reward_arguments(rows_B, completions),
         }
         with user_code(f"Reward '{name}'", timeout):
             values = call_reward(function, **arguments)
@@ -76,13 +75,6 @@ def score(
 def rows_of_completions(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:
     """Return the row of the data set that each completion answers. rows: one a group."""
     return [row for row, group in zip(rows, groups, strict=True) for _ in group.completions]
-
-
-def _columns(rows: Sequence[Row]) -> dict[str, list]:
-    """Return the columns of the data set as arguments, one value a completion; TRL passes `prompt` as `prompts`."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    columns["prompts"] = columns.pop("prompt")
-    return columns
 
 
 @contextmanager

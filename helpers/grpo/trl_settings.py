@@ -6,6 +6,7 @@ few older versions that scripts still use.
 
 from collections.abc import Collection, Mapping
 
+from helpers.rollout.sampling import check_whole
 from helpers.runtime import UserError, did_you_mean
 
 #: Settings of TRL that have another name here. None stands for our default.
@@ -187,8 +188,7 @@ def steps_that_make(batch: int, config: type, settings: Mapping) -> int | None:
     """
     rows = settings.get("per_device_train_batch_size", config.per_device_train_batch_size)
     accumulated = settings.get("gradient_accumulation_steps", config.gradient_accumulation_steps)
-    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
-        raise UserError(f"generation_batch_size must be a whole number from 1 on; got {batch!r}.")
+    check_whole("generation_batch_size", batch, 1)
     if batch % rows:
         raise UserError(f"generation_batch_size={batch} must be a multiple of per_device_train_batch_size={rows}.")
     steps = batch // rows

@@ -114,9 +114,7 @@ class Source:
         """Raise UserError if the model does not fit; where packing the experts would help, say so."""
         if not self.memory.fits and not self.is_packed:
             packed_profile = replace(self.memory.profile, experts="mxfp4")
-            memory = self.memory
-            packed = memory_plan(packed_profile, memory.batch, memory.length, self.config, optim=memory.optim)
-            if packed.fits:
+            if self.memory.with_profile(packed_profile, self.config).fits:
                 raise UserError(
                     f"{self.path} has dense experts, which do not fit the GPU: load it with experts='mxfp4', which "
                     "rounds them to four bits."
@@ -157,7 +155,7 @@ def resolve_source(
     if plan is None:
         memory = memory_plan(chosen, config=config)
     else:
-        memory = memory_plan(chosen, plan.batch, plan.length, config, optim=plan.optim)
+        memory = plan.with_profile(chosen, config)
     return Source(location, folder, config, is_packed, memory)
 
 
@@ -296,8 +294,7 @@ def _place_embedding(model, tensor: Tensor, memory: MemoryPlan) -> None:
         if profile.embedding != "host":
             raise
         reason = first_line(error)
-        in_eight_bits = replace(profile, embedding="int8")
-        eight_bits = memory_plan(in_eight_bits, memory.batch, memory.length, model.config, optim=memory.optim)
+        eight_bits = memory.with_profile(replace(profile, embedding="int8"), model.config)
         if not eight_bits.fits:
             raise UserError(
                 f"The system refuses to lock {memory.host / GIB:.1f} GiB of host memory for the embedding ({reason}), "

@@ -114,6 +114,10 @@ class MemoryPlan:
             return 0
         return self.parameters["embedding"] * BYTES[self.profile.dtype]
 
+    def with_profile(self, profile: Profile, config: "GptOssConfig") -> "MemoryPlan":
+        """Return the plan of the same rollouts and optimizer under another profile, or for another model."""
+        return memory_plan(profile, self.batch, self.length, config, optim=self.optim)
+
     def check(self) -> None:
         """Raise UserError if the plan does not fit the device."""
         if not self.fits:

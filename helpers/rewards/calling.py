@@ -5,20 +5,26 @@ import functools
 import inspect
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, first_line
 
 
-def completion_arguments(completions: Sequence[Completion]) -> dict[str, list]:
-    """Return the arguments of a reward function that are made of the completions, under TRL's names and ours."""
+def reward_arguments(rows: Sequence[Mapping], completions: Sequence[Completion]) -> dict[str, list]:
+    """Return the arguments of a reward function that rows of a data set and their completions make.
+
+    The names are TRL's, which passes the column `prompt` as `prompts`, and ours. rows: one a completion. A function may
+    change what it gets, so make the arguments of each call anew.
+    """
+    columns = {"prompts" if name == "prompt" else name: [row[name] for row in rows] for name in rows[0]}
     return {
         "completions": [completion.message for completion in completions],
         "completion_ids": [list(completion.token_ids) for completion in completions],
         "logprobs": [list(completion.logprobs) for completion in completions],
         "finish_reasons": [completion.finish_reason for completion in completions],
+        **columns,
     }
 
 

@@ -18,9 +18,9 @@ from types import SimpleNamespace
 from helpers.rewards.calling import (
     call_reward,
     check_count,
-    completion_arguments,
     describe_failure,
     name_of,
+    reward_arguments,
 )
 from helpers.rewards.probes import (
     CANARY_VARIABLE,
@@ -368,15 +368,11 @@ class _Lint:
 
 def _arguments(rows: Sequence[Row], texts: Sequence[str]) -> dict:
     """Return the keywords with which the trainer calls a reward."""
-    columns = {}
-    for name in rows[0]:
-        columns["prompts" if name == "prompt" else name] = [row[name] for row in rows]
     return {
-        **completion_arguments([Completion.of_text(text) for text in texts]),
         "trainer_state": SimpleNamespace(global_step=0, max_steps=1, log_history=[]),
         "log_metric": _ignore,
         "log_extra": _ignore,
-        **columns,
+        **reward_arguments(rows, [Completion.of_text(text) for text in texts]),
     }
 
 

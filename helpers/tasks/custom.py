@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helpers.rewards.calling import call_reward, check_count, completion_arguments, describe_failure, name_of
+from helpers.rewards.calling import call_reward, check_count, describe_failure, name_of, reward_arguments
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, read_jsonl
 from helpers.tasks.drawing import prompt_id, text_digest
@@ -101,16 +101,10 @@ class CustomTask(Task):
 
     def _call_rewards(self, rows: Sequence[Row], completions: Sequence[Completion]) -> Rewards:
         """Call the rewards as the trainer does, but for what only a trainer has."""
-        arguments = {
-            "prompts": [row["prompt"] for row in rows],
-            **completion_arguments(completions),
-            "log_metric": _ignore,
-            "log_extra": _ignore,
-        }
-        for name in rows[0]:
-            if name != "prompt":
-                arguments[name] = [row[name] for row in rows]
-        columns = [_values_of(function, arguments, len(rows)) for function in self.reward_funcs]
+        columns = []
+        for function in self.reward_funcs:
+            arguments = {"log_metric": _ignore, "log_extra": _ignore, **reward_arguments(rows, completions)}
+            columns.append(_values_of(function, arguments, len(rows)))
         return list(zip(*columns, strict=True))
 
     def _grade_of_rewards(self, values: Sequence[float | None]) -> Grade:
