@@ -3,7 +3,6 @@
 import io
 import math
 import re
-import time
 from types import SimpleNamespace
 
 import nbformat
@@ -12,6 +11,7 @@ import pytest
 from helpers import LiveView
 from helpers.display import page
 from helpers.runtime import ROOT
+from tests.timing import assert_linear
 
 CELL = """
 import sys; sys.path.insert(0, {root!r})
@@ -186,15 +186,23 @@ def test_curves_rise_with_the_values_and_are_thinned():
     assert len({y for _, y in points(shown, "entropy")}) == 1
 
 
-def test_a_thousand_steps_are_quick_and_small():
-    history = [logs(n, reward=math.sin(n)) for n in range(1, 1001)]
-    many = {f"rewards/f{n}/mean": 0.1 for n in range(8)}
-    given = (state_at(1000, 2000, [{**row, **many} for row in history]), {**history[-1], **many}, [row()])
-    started = time.process_time()
-    shown = page.page(*given)
-    page.text(*given)
-    assert time.process_time() - started < 0.05
-    assert len(shown.encode()) < 60_000
+def many_steps(count):
+    """Return what the page shows after so many steps, with eight rewards."""
+    rewards = {f"rewards/f{n}/mean": 0.1 for n in range(8)}
+    history = [{**logs(n, reward=math.sin(n)), **rewards} for n in range(1, count + 1)]
+    return state_at(count, 2 * count, history), history[-1], [row()]
+
+
+def test_a_thousand_steps_are_small():
+    assert len(page.page(*many_steps(1000)).encode()) < 60_000
+
+
+def test_the_time_is_linear():
+    def draw(given):
+        page.page(*given)
+        page.text(*given)
+
+    assert_linear(draw, many_steps(500), many_steps(8000), times=16)
 
 
 @pytest.mark.parametrize(

@@ -166,13 +166,8 @@ def test_the_log_of_a_real_run_is_understood(tmp_path):
     assert shown[:2] == ["started after step 0/5", "step 1/5  reward +0.500"] and shown[-1] == "ended after step 1/5"
 
 
-def test_starts_at_once_and_without_torch():
+def test_starts_without_torch():
     """Loading torch beside a run takes seconds and memory that the run needs."""
-    code = (
-        "import sys, time; t = time.perf_counter(); import helpers.display.watch; s = time.perf_counter() - t;"
-        "print(s, bool({'torch', 'numpy', 'matplotlib'} & set(sys.modules)))"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True) for _ in range(3)]
-    results = [run.stdout.split() for run in runs]
-    assert all(heavy == "False" for _, heavy in results), results
-    assert min(float(seconds) for seconds, _ in results) < 0.5
+    code = "import sys; import helpers.display.watch; print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout == "set()\n", run.stderr

@@ -1,7 +1,7 @@
 r"""The answer grammar: the cases, every form of every number, and texts that mean harm."""
 
-import time
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from hypothesis import assume, given, settings
@@ -20,6 +20,7 @@ from helpers.rewards.answers import (
 from helpers.rewards.math import exact_match, math_answer, math_format, math_number
 from helpers.runtime import UserError
 from tests.rewards.answer_cases import ALL_CASES, CASES
+from tests.timing import assert_linear
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -340,17 +341,5 @@ def test_a_million_characters_earn_nothing(kind):
 
 @pytest.mark.parametrize("kind", GROWING)
 def test_the_time_is_linear(kind):
-    """A quadratic loop needs sixteen times as long for four times the text, a linear one four times; a shared
-    processor blurs it, so a text is timed again before it is called slow."""
-    texts = [GROWING[kind](size) for size in (LARGE // 4, LARGE)]
-    for _ in range(4):
-        small, large = (seconds_for(text) for text in texts)
-        if large < 9 * max(small, 2e-3):
-            return
-    pytest.fail(f"{small} s for a quarter of the text, {large} s for all of it")
-
-
-def seconds_for(text):
-    started = time.process_time()
-    boxed_number(text, unit="cm")
-    return time.process_time() - started
+    make = GROWING[kind]
+    assert_linear(partial(boxed_number, unit="cm"), make(LARGE // 16), make(LARGE), times=16)

@@ -1,13 +1,14 @@
 """The program in a completion: which block it is, whatever stands around it, and how long it takes to find it."""
 
 import re
-import time
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards import extract_code
+from tests.timing import assert_linear
 
 MATMUL = "def matmul(A, B):\n    return A\n"
 OTHER = "def matmul(A, B):\n    return B\n"
@@ -112,17 +113,8 @@ SLOW = {
 
 @pytest.mark.parametrize("kind", SLOW)
 def test_the_time_is_linear(kind):
-    """160,000 blanks behind a fence took 52 seconds. A text ten times as long may take twenty-five times as long, as
-    processors that are shared do; with quadratic time it would take a hundred."""
-    larger = [SLOW[kind] * 10, SLOW[kind] * 100]
-    taken = [min(seconds_for(text) for _ in range(3)) for text in larger]
-    assert taken[1] < 25 * max(taken[0], 1e-3), taken
-
-
-def seconds_for(text):
-    started = time.process_time()
-    extract_code(text, function="matmul")
-    return time.process_time() - started
+    """160,000 blanks behind a fence took 52 seconds."""
+    assert_linear(partial(extract_code, function="matmul"), SLOW[kind] * 10, SLOW[kind] * 100, times=10)
 
 
 PIECES = st.sampled_from(

@@ -9,6 +9,7 @@ import pytest
 from helpers import UserError
 from helpers.rewards.puzzles import countdown, knights_and_knaves, step_order
 from helpers.rewards.registry import reward_spec
+from tests.timing import assert_linear
 
 SOLUTION = json.dumps({"Ann": "knight", "Ben": "knave"})
 STEPS = json.dumps({"A": "wash the car", "B": "feed the cat"})
@@ -193,17 +194,10 @@ LINEAR = {
 
 @pytest.mark.parametrize("shape", LINEAR)
 def test_reading_takes_linear_time(shape):
-    """Eight times the text may take up to sixteen times as long: a quadratic reader takes sixty-four times."""
+
+    def pay_all(text):
+        for reward in CASES:
+            pay(reward, [text])
+
     make = LINEAR[shape]
-
-    def seconds(text):
-        times = []
-        for _ in range(2):
-            start = time.process_time()
-            for reward in CASES:
-                pay(reward, [text])
-            times.append(time.process_time() - start)
-        return min(times)
-
-    short, long = make(50_000), make(400_000)
-    assert seconds(long) < 16 * seconds(short) + 0.02
+    assert_linear(pay_all, make(50_000), make(400_000), times=8)
