@@ -60,6 +60,18 @@ def is_finite_number(value: object) -> bool:
         return False
 
 
+def is_whole_number(value: object) -> bool:
+    """Tell whether a value is an int. True and False are none, though Python counts them as such."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_whole(name: str, value: object, least: int | None) -> None:
+    """Raise UserError unless `value` is a whole number, from `least` on where there is a least one."""
+    if not is_whole_number(value) or (least is not None and value < least):
+        bound = "" if least is None else f" from {least} on"
+        raise UserError(f"{name} must be a whole number{bound}; got {value!r}.")
+
+
 def finite_or_none(value: object) -> float | None:
     """Return a finite number as it is, and None for anything else: strict JSON has neither NaN nor infinities."""
     return value if is_finite_number(value) else None

@@ -12,7 +12,7 @@ from textwrap import fill
 from types import NoneType
 from typing import Any, TypeVar, get_args
 
-from helpers.runtime import UserError, did_you_mean, is_finite_number
+from helpers.runtime import UserError, did_you_mean, is_finite_number, is_whole_number
 
 Class = TypeVar("Class")
 
@@ -66,7 +66,7 @@ def _broken_rule(value: Any, kind: type, about: Setting) -> str:
 
 
 def _check_count(value: Any, about: Setting) -> tuple[bool, str]:
-    is_fine = isinstance(value, int) and not isinstance(value, bool) and value >= about.least
+    is_fine = is_whole_number(value) and value >= about.least
     return is_fine, f"a whole number from {about.least} on"
 
 

@@ -6,8 +6,7 @@ few older versions that scripts still use.
 
 from collections.abc import Collection, Mapping
 
-from helpers.rollout.sampling import check_whole
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, check_whole, did_you_mean
 
 #: Settings of TRL that have another name here. None stands for our default.
 RENAMED = {

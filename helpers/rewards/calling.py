@@ -28,6 +28,15 @@ def reward_arguments(rows: Sequence[Mapping], completions: Sequence[Completion])
     }
 
 
+def arguments_without_logs(rows: Sequence[Mapping], completions: Sequence[Completion]) -> dict[str, object]:
+    """Return `reward_arguments` and functions in place of the trainer's log functions, which log nothing."""
+    return {"log_metric": _ignore, "log_extra": _ignore, **reward_arguments(rows, completions)}
+
+
+def _ignore(name: str, value: object) -> None:
+    """Take the place of the trainer's log functions."""
+
+
 def behind_partials(function: Callable) -> Callable:
     """Return the function that a partial, or a partial of one, calls at last."""
     while isinstance(function, functools.partial):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from helpers.rewards.registry import Reward, register_reward
-from helpers.runtime import UserError
+from helpers.runtime import UserError, is_whole_number
 
 #: Characters of a token, where the tokens of a completion are not known: about what English text has.
 CHARACTERS_PER_TOKEN = 4
@@ -36,7 +36,7 @@ class LengthPenalty(Reward):
     def __init__(self, free_tokens: int = FREE_TOKENS, max_tokens: int = MAX_TOKENS):
         """Set the two lengths. Raises UserError unless 0 <= free_tokens < max_tokens, both integers."""
         for option, value in (("free_tokens", free_tokens), ("max_tokens", max_tokens)):
-            if isinstance(value, bool) or not isinstance(value, int):
+            if not is_whole_number(value):
                 raise UserError(f"length_penalty: {option} must be an integer; got {value!r:.80}.")
         if not 0 <= free_tokens < max_tokens:
             raise UserError(

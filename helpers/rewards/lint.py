@@ -16,11 +16,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from helpers.rewards.calling import (
+    arguments_without_logs,
     call_reward,
     check_count,
     describe_failure,
     name_of,
-    reward_arguments,
 )
 from helpers.rewards.probes import (
     CANARY_VARIABLE,
@@ -370,9 +370,7 @@ def _arguments(rows: Sequence[Row], texts: Sequence[str]) -> dict:
     """Return the keywords with which the trainer calls a reward."""
     return {
         "trainer_state": SimpleNamespace(global_step=0, max_steps=1, log_history=[]),
-        "log_metric": _ignore,
-        "log_extra": _ignore,
-        **reward_arguments(rows, [Completion.of_text(text) for text in texts]),
+        **arguments_without_logs(rows, [Completion.of_text(text) for text in texts]),
     }
 
 
@@ -391,10 +389,6 @@ def _call(function: Callable, rows: Sequence[Row], texts: Sequence[str]) -> tupl
     except UserError as error:
         return nothing, first_line(error)
     return values, None
-
-
-def _ignore(name: str, value: object) -> None:
-    """Take the place of the trainer's log functions."""
 
 
 @contextmanager

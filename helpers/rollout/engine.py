@@ -15,9 +15,9 @@ from helpers.rollout.backends.transformers import TransformersBackend
 from helpers.rollout.completion import Completion
 from helpers.rollout.harmony import Harmony
 from helpers.rollout.random_streams import stream_key
-from helpers.rollout.sampling import SamplingParams, check_whole
+from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.weights import problem_with
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, check_whole, first_line
 
 Result = TypeVar("Result")
 BACKENDS = ("auto", "captured", "transformers")

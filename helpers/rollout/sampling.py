@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from helpers.rollout.random_streams import uniforms
-from helpers.runtime import UserError
+from helpers.runtime import UserError, check_whole
 
 #: Within these a quotient of logits by the temperature stays in fp32's range.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 1e-30, 1e30
@@ -69,14 +69,6 @@ class SamplingParams:
 
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def check_whole(name: str, value, least: int | None) -> None:
-    """Raise UserError unless `value` is a whole number from `least` on."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or (least is not None and value < least):
-        bound = "" if least is None else f" from {least} on"
-        raise UserError(f"{name} must be a whole number{bound}; got {value!r}.")
 
 
 class DeviceParams(NamedTuple):

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helpers.rewards.calling import call_reward, check_count, describe_failure, name_of, reward_arguments
+from helpers.rewards.calling import arguments_without_logs, call_reward, check_count, describe_failure, name_of
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, read_jsonl
 from helpers.tasks.drawing import prompt_id, text_digest
@@ -103,7 +103,7 @@ class CustomTask(Task):
         """Call the rewards as the trainer does, but for what only a trainer has."""
         columns = []
         for function in self.reward_funcs:
-            arguments = {"log_metric": _ignore, "log_extra": _ignore, **reward_arguments(rows, completions)}
+            arguments = arguments_without_logs(rows, completions)
             columns.append(_values_of(function, arguments, len(rows)))
         return list(zip(*columns, strict=True))
 
@@ -139,10 +139,6 @@ class CustomTask(Task):
                     "give the task more of them (some hundreds of prompts, to tell two models apart)."
                 )
         return by_split
-
-
-def _ignore(name: str, value: object) -> None:
-    """Take the place of the trainer's log functions."""
 
 
 def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[float | None]:

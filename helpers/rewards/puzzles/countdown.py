@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from helpers.rewards.puzzles.puzzle import AROUND, Puzzle, pay, puzzles_of, read_json
 from helpers.rewards.registry import register_reward
-from helpers.runtime import UserError
+from helpers.runtime import UserError, is_whole_number
 
 #: One token: blanks (which are left out), digits, a fraction of LaTeX, or a sign. ASCII digits only.
 _TOKEN = re.compile(
@@ -54,8 +54,7 @@ class Countdown(Puzzle):
         """Build the puzzle of a row. Raises UserError for invalid columns."""
         given = read_json("countdown", "numbers", numbers, list)
         for number in given:
-            is_integer = isinstance(number, int) and not isinstance(number, bool)
-            if not is_integer or number < 0:
+            if not is_whole_number(number) or number < 0:
                 raise UserError(f"countdown: the column 'numbers' must list integers from 0 up; got {numbers!r:.80}.")
         is_integer = isinstance(target, (int, str)) and not isinstance(target, bool)
         if not is_integer or not _INTEGER.fullmatch(str(target)):
