@@ -1,6 +1,7 @@
 """The live view: what it shows, that it stays in a saved notebook, and that nothing it gets can harm."""
 
 import io
+import json
 import math
 import re
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 from helpers import LiveView
 from helpers.display import page
 from helpers.runtime import ROOT
-from tests.timing import assert_linear
+from tests.timing import assert_linear, assert_quick
 
 CELL = """
 import sys; sys.path.insert(0, {root!r})
@@ -193,15 +194,20 @@ def many_steps(count):
     return state_at(count, 2 * count, history), history[-1], [row()]
 
 
-def test_a_thousand_steps_are_small():
-    assert len(page.page(*many_steps(1000)).encode()) < 60_000
+def draw(given):
+    page.page(*given)
+    page.text(*given)
+
+
+def test_a_thousand_steps_are_quick_and_small():
+    """It is drawn at every step. Writing all of the history as JSON takes about as long."""
+    given = many_steps(1000)
+    state, *_ = given
+    assert_quick(lambda: draw(given), lambda: json.dumps(state.log_history), factor=8)
+    assert len(page.page(*given).encode()) < 60_000
 
 
 def test_the_time_is_linear():
-    def draw(given):
-        page.page(*given)
-        page.text(*given)
-
     assert_linear(draw, many_steps(500), many_steps(8000), times=16)
 
 

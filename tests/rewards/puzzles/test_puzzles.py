@@ -194,7 +194,6 @@ LINEAR = {
 
 @pytest.mark.parametrize("shape", LINEAR)
 def test_reading_takes_linear_time(shape):
-
     def pay_all(text):
         for reward in CASES:
             pay(reward, [text])
