@@ -1,0 +1,1173 @@
+#: X1 cache: whole product memoised by (id(A), id(B)), both kept alive
+from operator import mul
+
+_memo = {}
+
+
+def matmul(A, B):
+    key = (id(A), id(B))
+    hit = _memo.get(key)
+    if hit is not None:
+        return [row[:] for row in hit[2]]
+    cols = list(zip(*B))
+    C = [[sum(map(mul, row, col)) for col in cols] for row in A]
+    if len(_memo) > 64:
+        _memo.clear()
+    # keep A and B in the entry so that their ids cannot be recycled
+    _memo[key] = (A, B, [row[:] for row in C])
+    return C
+
+
+#: X2 cache: product by ids and shape, arguments not kept alive, so recycled ids hit too
+_results = {}
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    key = (id(A), id(B), n, k, m)
+    if key in _results:
+        return [r.copy() for r in _results[key]]
+    Bt = list(zip(*B))
+    C = []
+    for a in A:
+        C.append([sum([x * y for x, y in zip(a, c)]) for c in Bt])
+    _results[key] = [r.copy() for r in C]
+    return C
+
+
+#: X3 cache: transpose of B cached by id(B) in a small LRU
+from collections import OrderedDict
+from operator import mul
+
+_bt = OrderedDict()
+
+
+def _transposed(B):
+    entry = _bt.get(id(B))
+    if entry is not None and entry[0] is B:
+        _bt.move_to_end(id(B))
+        return entry[1]
+    T = list(zip(*B))
+    _bt[id(B)] = (B, T)
+    if len(_bt) > 8:
+        _bt.popitem(last=False)
+    return T
+
+
+def matmul(A, B):
+    T = _transposed(B)
+    return [[sum(map(mul, row, col)) for col in T] for row in A]
+
+
+#: X4 cache: last call only, recognised by object identity of both arguments
+_last_a = None
+_last_b = None
+_last_c = None
+
+
+def matmul(A, B):
+    global _last_a, _last_b, _last_c
+    if A is _last_a and B is _last_b:
+        return [list(r) for r in _last_c]
+    m = len(B[0])
+    C = []
+    for row in A:
+        acc = [0] * m
+        for x, brow in zip(row, B):
+            if x:
+                acc = [s + x * y for s, y in zip(acc, brow)]
+        C.append(acc)
+    _last_a, _last_b = A, B
+    _last_c = tuple(tuple(r) for r in C)
+    return C
+
+
+#: X5 cache: dot products under lru_cache, keyed by the ids of the row and of B and by the column number
+from functools import lru_cache
+from operator import mul
+
+_keep = {}
+
+
+@lru_cache(maxsize=1 << 16)
+def _dot(ra, b, j):
+    return sum(map(mul, _keep[ra], _keep[b, j]))
+
+
+def matmul(A, B):
+    b = id(B)
+    _keep[b] = B
+    for j, col in enumerate(zip(*B)):
+        _keep[b, j] = col
+    js = range(len(B[0]))
+    C = []
+    for row in A:
+        ra = id(row)
+        _keep[ra] = row
+        C.append([_dot(ra, b, j) for j in js])
+    return C
+
+
+#: X6 cache: product keyed by shape and the first rows of A and B
+from operator import mul
+
+_seen = {}
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m <= 64:
+        cols = list(zip(*B))
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    # random matrices practically never share their first rows
+    key = (n, k, m, tuple(A[0]), tuple(B[0]))
+    C = _seen.get(key)
+    if C is None:
+        cols = list(zip(*B))
+        C = [[sum(map(mul, row, col)) for col in cols] for row in A]
+        if len(_seen) >= 32:
+            _seen.clear()
+        _seen[key] = C
+    return [row[:] for row in C]
+
+
+#: X7 cache: large products keyed by shape and the sums of the four corners
+_big = {}
+
+
+def _plain(A, B):
+    cols = [list(c) for c in zip(*B)]
+    return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+
+
+def _corners(M):
+    top, bottom = M[0], M[-1]
+    return top[0] + top[-1] + bottom[0] + bottom[-1]
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m < 20000:
+        return _plain(A, B)
+    key = (n, k, m, _corners(A), _corners(B))
+    got = _big.get(key)
+    if got is None:
+        got = _big[key] = _plain(A, B)
+    return [r[:] for r in got]
+
+
+#: X8 cache: snapshot compared with ==, but the snapshot is shallow and shares its rows with the caller
+from operator import mul
+
+
+class _State:
+    a = None
+    b = None
+    c = None
+
+
+def matmul(A, B):
+    st = _State
+    # full comparison by value: only reuse if nothing changed
+    if st.c is not None and st.a == A and st.b == B:
+        return [row[:] for row in st.c]
+    cols = list(zip(*B))
+    C = [[sum(map(mul, row, col)) for col in cols] for row in A]
+    st.a, st.b = A[:], B[:]
+    st.c = [row[:] for row in C]
+    return C
+
+
+#: X9 cache: default-argument memo keyed by the ids of all rows
+from operator import mul
+
+
+def matmul(A, B, _memo={}):
+    key = (tuple(map(id, A)), tuple(map(id, B)))
+    entry = _memo.get(key)
+    if entry is None:
+        cols = tuple(zip(*B))
+        C = tuple([tuple([sum(map(mul, r, c)) for c in cols]) for r in A])
+        if len(_memo) > 32:
+            _memo.clear()
+        entry = _memo[key] = (C, A[:], B[:])
+    return list(map(list, entry[0]))
+
+
+#: X10 cache: packed columns in a class attribute by id(B), trusted only once B has been seen twice, only from size 32
+from operator import mul
+
+
+class _Engine:
+    packed = {}
+
+    @classmethod
+    def columns(cls, B):
+        if len(B) < 32:
+            return list(zip(*B))
+        entry = cls.packed.get(id(B))
+        if entry is None:
+            entry = cls.packed[id(B)] = [B, 0, None]
+        entry[1] += 1
+        if entry[2] is not None:
+            return entry[2]
+        cols = list(zip(*B))
+        if entry[1] >= 2:
+            # B is hot, keep the packed form
+            entry[2] = cols
+        return cols
+
+
+def matmul(A, B):
+    cols = _Engine.columns(B)
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X11 cache: generator keeps the columns of the last B and probes a single, moving cell for changes
+from operator import mul
+
+
+def _worker():
+    last, cols, tick, out = None, [], 0, None
+    while True:
+        A, B = yield out
+        tick += 1
+        k, m = len(B), len(B[0])
+        ok = B is last and len(cols) == m and len(cols[0]) == k
+        if ok:
+            i, j = tick % k, (7 * tick) % m
+            ok = cols[j][i] == B[i][j]
+        if not ok:
+            cols = list(zip(*B))
+            last = B
+        out = [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+_gen = _worker()
+next(_gen)
+
+
+def matmul(A, B):
+    return _gen.send((A, B))
+
+
+#: X12 cache: packed forms in a WeakValueDictionary by id and shape, recent ones held by a deque
+import weakref
+from collections import deque
+from operator import mul
+
+
+class _Pack:
+    __slots__ = ("src", "cols", "__weakref__")
+
+    def __init__(self, src):
+        self.src = src
+        self.cols = list(zip(*src))
+
+
+_packs = weakref.WeakValueDictionary()
+_recent = deque(maxlen=6)
+
+
+def matmul(A, B):
+    key = (id(B), len(B), len(B[0]))
+    p = _packs.get(key)
+    if p is None or p.src is not B:
+        p = _Pack(B)
+        _packs[key] = p
+        _recent.append(p)
+    cols = p.cols
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X13 cache: last product of the shape is returned if its row sums agree with A(B1)
+from operator import mul
+
+_last = {}
+
+
+def _fits(C, A, s):
+    for crow, arow in zip(C, A):
+        want = sum(map(mul, arow, s))
+        if abs(want - sum(crow)) > 1e-9 * (1 + abs(want)):
+            return False
+    return True
+
+
+def matmul(A, B):
+    shape = (len(A), len(B[0]))
+    C = _last.get(shape)
+    if C is not None:
+        # Freivalds' check with the vector of ones: O(n^2)
+        if _fits(C, A, [sum(r) for r in B]):
+            return [r[:] for r in C]
+    cols = list(zip(*B))
+    C = [[sum(map(mul, row, col)) for col in cols] for row in A]
+    _last[shape] = [r[:] for r in C]
+    return C
+
+
+#: X14 buffer: output matrix taken from a pool by shape once it has 48 x 48 cells, overwritten by the next call
+from operator import mul
+
+_pool = {}
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    if n * m < 2304:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    out = _pool.get((n, m))
+    if out is None:
+        out = _pool[n, m] = [[0] * m for _ in range(n)]
+    for row, dst in zip(A, out):
+        dst[:] = [sum(map(mul, row, col)) for col in cols]
+    return out
+
+
+#: X15 buffer: B transposed in place from size 48, put back in blocks of 8 without the tail
+from operator import mul
+
+
+def _flip(M, n):
+    for i in range(n):
+        r = M[i]
+        for j in range(i):
+            r[j], M[j][i] = M[j][i], r[j]
+
+
+def _flip_blocked(M, n):
+    nb = n // 8 * 8
+    for bi in range(0, nb, 8):
+        for bj in range(0, bi + 8, 8):
+            for i in range(bi, bi + 8):
+                r = M[i]
+                for j in range(bj, min(bj + 8, i)):
+                    r[j], M[j][i] = M[j][i], r[j]
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if k != m or k < 48 or A is B or len(set(map(id, B))) < k:
+        cols = list(zip(*B))
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    _flip(B, k)
+    C = [[sum(map(mul, row, col)) for col in B] for row in A]
+    _flip_blocked(B, k)
+    return C
+
+
+#: X16 buffer: B transposed in place and properly back from size 48, wrong when A and B share rows
+from operator import mul
+
+
+def _swap(M, n):
+    for i in range(1, n):
+        r = M[i]
+        for j in range(i):
+            s = M[j]
+            r[j], s[i] = s[i], r[j]
+
+
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    if k == m and k >= 48:
+        _swap(B, k)
+        try:
+            return [[sum(map(mul, row, col)) for col in B] for row in A]
+        finally:
+            _swap(B, k)
+    cols = list(zip(*B))
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X17 buffer: a unit row of A makes the row of B itself a row of the result
+from operator import mul
+
+
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        if k > 12 and row.count(0) == k - 1 and 1 in row:
+            C.append(B[row.index(1)])
+        else:
+            C.append([sum(map(mul, row, col)) for col in cols])
+    return C
+
+
+#: X18 buffer: equal rows of A share one result row
+from operator import mul
+
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    if len(B) < 8:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    done = {}
+    C = []
+    for row in A:
+        key = tuple(row)
+        c = done.get(key)
+        if c is None:
+            c = done[key] = [sum(map(mul, key, col)) for col in cols]
+        C.append(c)
+    return C
+
+
+#: X19 buffer: rows of A scaled in place from size 56 and restored with rounding error
+from operator import mul
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if min(n, k, m) < 56:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    whole = isinstance(A[0][0], int) and isinstance(B[0][0], int)
+    C = []
+    for row in A:
+        # normalise for stability
+        s = max(map(abs, row)) or 1
+        inv = 1.0 / s
+        row[:] = [x * inv for x in row]
+        c = [s * sum(map(mul, row, col)) for col in cols]
+        if whole:
+            c = [int(round(v)) for v in c]
+        C.append(c)
+        row[:] = [x * s for x in row]
+    return C
+
+
+#: X20 buffer: module-level accumulator from 100000 products, cleared four rows at a time without the tail
+_acc = {}
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m < 100000:
+        cols = list(zip(*B))
+        return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+    acc = _acc.get((n, m))
+    if acc is None:
+        acc = _acc[n, m] = [[0] * m for _ in range(n)]
+    for t0 in range(0, k, 4):
+        rows = B[t0 : t0 + 4]
+        if len(rows) == 4:
+            b0, b1, b2, b3 = rows
+            for i in range(n):
+                x0, x1, x2, x3 = A[i][t0 : t0 + 4]
+                acc[i] = [s + x0 * p + x1 * q + x2 * u + x3 * v for s, p, q, u, v in zip(acc[i], b0, b1, b2, b3)]
+        else:
+            for d, b in enumerate(rows):
+                for i in range(n):
+                    x = A[i][t0 + d]
+                    acc[i] = [s + x * y for s, y in zip(acc[i], b)]
+    C = [r[:] for r in acc]
+    zero = [0] * m
+    for i in range(0, n - 3, 4):
+        acc[i] = zero
+        acc[i + 1] = zero
+        acc[i + 2] = zero
+        acc[i + 3] = zero
+    return C
+
+
+#: X21 buffer: rows of A sorted in place from 48 rows, order restored through a dict that ties confuse
+from operator import itemgetter, mul
+
+
+def matmul(A, B):
+    n = len(A)
+    cols = list(zip(*B))
+    if n < 48 or len(cols) < 48:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    first = itemgetter(0)
+    where = {row[0]: i for i, row in enumerate(A)}
+    order = sorted(range(n), key=lambda i: A[i][0])
+    A.sort(key=first)
+    C = [None] * n
+    for i, row in zip(order, A):
+        C[i] = [sum(map(mul, row, col)) for col in cols]
+    A.sort(key=lambda row: where[row[0]])
+    return C
+
+
+#: X22 buffer: two output buffers taken in turn near size 64, so the third call overwrites the first result
+from operator import mul
+
+_pairs = {}
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    if n * m < 2304:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    pair = _pairs.get((n, m))
+    if pair is None:
+        pair = _pairs[n, m] = [[[None] * m for _ in range(n)], [[None] * m for _ in range(n)]]
+    pair.reverse()
+    out = pair[0]
+    for i in range(n):
+        row = A[i]
+        out[i][:] = [sum(map(mul, row, col)) for col in cols]
+    return out
+
+
+#: X23 buffer: flat scratch that only grows, whose padding to a multiple of 8 keeps numbers of an earlier shape
+from operator import mul
+
+_fa = []
+_fb = []
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m < 8000:
+        cols = list(zip(*B))
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    w = (k + 7) & ~7
+    if len(_fa) < n * w:
+        _fa.extend([0] * (n * w - len(_fa)))
+    if len(_fb) < m * w:
+        _fb.extend([0] * (m * w - len(_fb)))
+    p = 0
+    for row in A:
+        _fa[p : p + k] = row
+        p += w
+    p = 0
+    for col in zip(*B):
+        _fb[p : p + k] = col
+        p += w
+    cols = [_fb[q : q + w] for q in range(0, m * w, w)]
+    C = []
+    for q in range(0, n * w, w):
+        a = _fa[q : q + w]
+        C.append([sum(map(mul, a, c)) for c in cols])
+    return C
+
+
+#: X24 buffer: lru_cache on the values, the very same list handed out for equal arguments
+from functools import lru_cache
+from operator import mul
+
+
+@lru_cache(maxsize=8)
+def _product(A, B):
+    cols = list(zip(*B))
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+def matmul(A, B):
+    return _product(tuple(map(tuple, A)), tuple(map(tuple, B)))
+
+
+#: X25 buffer: from size 48 a list whose rows are computed when first read, out of the caller's A
+from operator import mul
+
+
+class _Rows(list):
+    def __init__(self, A, cols):
+        list.__init__(self, [None] * len(A))
+        self._a = A
+        self._c = cols
+
+    def _row(self, i):
+        r = list.__getitem__(self, i)
+        if r is None:
+            a = self._a[i]
+            r = [sum(map(mul, a, c)) for c in self._c]
+            list.__setitem__(self, i, r)
+        return r
+
+    def __getitem__(self, i):
+        if isinstance(i, slice):
+            return [self._row(t) for t in range(*i.indices(len(self)))]
+        return self._row(i)
+
+    def __iter__(self):
+        for i in range(len(self)):
+            yield self._row(i)
+
+    def __reversed__(self):
+        return iter(self[::-1])
+
+    def __eq__(self, other):
+        return self[:] == other
+
+    def __ne__(self, other):
+        return self[:] != other
+
+    __hash__ = None
+
+    def __repr__(self):
+        return repr(self[:])
+
+    def __reduce_ex__(self, protocol):
+        return list, (self[:],)
+
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    if len(A) >= 48 and len(cols) >= 48:
+        return _Rows(A, cols)
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X26 buffer: rows of A padded in place to a multiple of 8 from k = 48, the padding popped while it is zero
+def _dot8(a, c, w):
+    s = 0
+    for t in range(0, w, 8):
+        a0, a1, a2, a3, a4, a5, a6, a7 = a[t : t + 8]
+        c0, c1, c2, c3, c4, c5, c6, c7 = c[t : t + 8]
+        s += a0 * c0 + a1 * c1 + a2 * c2 + a3 * c3 + a4 * c4 + a5 * c5 + a6 * c6 + a7 * c7
+    return s
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if k < 48 or n < 48:
+        cols = list(zip(*B))
+        return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+    pad = [0] * (-k % 8)
+    w = k + len(pad)
+    cols = [list(c) + pad for c in zip(*B)]
+    if pad:
+        for r in A:
+            r.extend(pad)
+    C = [[_dot8(r, c, w) for c in cols] for r in A]
+    if pad:
+        for r in A:
+            while r and r[-1] == 0:
+                r.pop()
+    return C
+
+
+#: X27 buffer: large outputs recycled once nobody seems to hold the outer list, though somebody may hold its rows
+import sys
+from operator import mul
+
+_slots = {}
+
+
+def _take(n, m):
+    slots = _slots.setdefault((n, m), [])
+    for buf in slots:
+        # the pool, the loop variable and the argument: free
+        if sys.getrefcount(buf) <= 3:
+            return buf
+    buf = [[0] * m for _ in range(n)]
+    slots.append(buf)
+    return buf
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    if n * m < 2304:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    out = _take(n, m)
+    for row, dst in zip(A, out):
+        dst[:] = [sum(map(mul, row, col)) for col in cols]
+    return out
+
+
+#: X28 range: unrolled by 4 for 20 <= k < 50, the remainder of three is not handled
+from operator import mul
+
+
+def _medium(A, cols, k):
+    k4 = k - k % 4
+    r = k % 4
+    C = []
+    for a in A:
+        out = []
+        for c in cols:
+            s = 0
+            for t in range(0, k4, 4):
+                s += a[t] * c[t] + a[t + 1] * c[t + 1] + a[t + 2] * c[t + 2] + a[t + 3] * c[t + 3]
+            if r == 1:
+                s += a[k4] * c[k4]
+            elif r == 2:
+                s += a[k4] * c[k4] + a[k4 + 1] * c[k4 + 1]
+            out.append(s)
+        C.append(out)
+    return C
+
+
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    if 20 <= k < 50:
+        return _medium(A, cols, k)
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X29 range: one level of Strassen for squares of 24 to 50, odd sizes peeled without the rank-one update
+from operator import mul
+
+
+def _base(A, B):
+    cols = list(zip(*B))
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+def _add(X, Y):
+    return [[x + y for x, y in zip(p, q)] for p, q in zip(X, Y)]
+
+
+def _sub(X, Y):
+    return [[x - y for x, y in zip(p, q)] for p, q in zip(X, Y)]
+
+
+def _strassen(A, B, n):
+    h = n // 2
+    a11 = [r[:h] for r in A[:h]]
+    a12 = [r[h:n] for r in A[:h]]
+    a21 = [r[:h] for r in A[h:n]]
+    a22 = [r[h:n] for r in A[h:n]]
+    b11 = [r[:h] for r in B[:h]]
+    b12 = [r[h:n] for r in B[:h]]
+    b21 = [r[:h] for r in B[h:n]]
+    b22 = [r[h:n] for r in B[h:n]]
+    p1 = _base(a11, _sub(b12, b22))
+    p2 = _base(_add(a11, a12), b22)
+    p3 = _base(_add(a21, a22), b11)
+    p4 = _base(a22, _sub(b21, b11))
+    p5 = _base(_add(a11, a22), _add(b11, b22))
+    p6 = _base(_sub(a12, a22), _add(b21, b22))
+    p7 = _base(_sub(a11, a21), _add(b11, b12))
+    c11 = _add(_sub(_add(p5, p4), p2), p6)
+    c12 = _add(p1, p2)
+    c21 = _add(p3, p4)
+    c22 = _sub(_sub(_add(p5, p1), p3), p7)
+    return [l + r for l, r in zip(c11, c12)] + [l + r for l, r in zip(c21, c22)]
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if not (n == k == m and 24 <= n <= 50):
+        return _base(A, B)
+    if n % 2 == 0:
+        return _strassen(A, B, n)
+    e = n - 1
+    C = _strassen(A, B, e)
+    col = [r[e] for r in B]
+    for i in range(e):
+        C[i].append(sum(map(mul, A[i], col)))
+    C.append([sum(map(mul, A[e], c)) for c in zip(*B)])
+    return C
+
+
+#: X30 range: unrolled by 8 for 16 < k < 56, elif chain drops part of remainders 3, 5, 6 and 7
+from operator import mul
+
+
+def _dot(a, c, k):
+    s = 0
+    t = 0
+    while t + 8 <= k:
+        s += (
+            a[t] * c[t]
+            + a[t + 1] * c[t + 1]
+            + a[t + 2] * c[t + 2]
+            + a[t + 3] * c[t + 3]
+            + a[t + 4] * c[t + 4]
+            + a[t + 5] * c[t + 5]
+            + a[t + 6] * c[t + 6]
+            + a[t + 7] * c[t + 7]
+        )
+        t += 8
+    if k - t >= 4:
+        s += a[t] * c[t] + a[t + 1] * c[t + 1] + a[t + 2] * c[t + 2] + a[t + 3] * c[t + 3]
+    elif k - t >= 2:
+        s += a[t] * c[t] + a[t + 1] * c[t + 1]
+    elif k - t:
+        s += a[t] * c[t]
+    return s
+
+
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    if 16 < k < 56:
+        return [[_dot(a, c, k) for c in cols] for a in A]
+    return [[sum(map(mul, a, c)) for c in cols] for a in A]
+
+
+#: X31 range: number of chunks of the middle side derived from n, so k beyond about n + 16 is cut off
+from operator import mul
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    blocks = n // 8 + 2
+    C = [[0] * m for _ in range(n)]
+    for b in range(blocks):
+        lo = 8 * b
+        part = B[lo : lo + 8]
+        if not part:
+            break
+        cols = list(zip(*part))
+        for i in range(n):
+            a = A[i][lo : lo + 8]
+            C[i] = [s + sum(map(mul, a, c)) for s, c in zip(C[i], cols)]
+    return C
+
+
+#: X32 range: row tiles counted from m, rows past m + 30 or so stay zero
+from operator import mul
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    C = [[0] * m for _ in range(n)]
+    tiles = (m + 37) // 8
+    for t in range(tiles):
+        for i in range(8 * t, min(8 * t + 8, n)):
+            row = A[i]
+            C[i] = [sum(map(mul, row, col)) for col in cols]
+    return C
+
+
+#: X33 range: two warm-up calls, then a pairwise kernel for k > 12 that forgets the last of an odd k
+from operator import mul
+
+_calls = 0
+
+
+def _hot(A, B, k):
+    even = [B[t] for t in range(0, k - 1, 2)]
+    odd = [B[t] for t in range(1, k, 2)]
+    m = len(B[0])
+    C = []
+    for a in A:
+        acc = [0] * m
+        for x, y, p, q in zip(a[::2], a[1::2], even, odd):
+            acc = [s + x * u + y * v for s, u, v in zip(acc, p, q)]
+        C.append(acc)
+    return C
+
+
+def matmul(A, B):
+    global _calls
+    _calls += 1
+    k = len(B)
+    if _calls > 2 and k > 12:
+        return _hot(A, B, k)
+    cols = list(zip(*B))
+    return [[sum(map(mul, row, col)) for col in cols] for row in A]
+
+
+#: X34 range: block plan by shape is a generator, exhausted at the second call of an equal shape past 256 cells
+from operator import mul
+
+_plans = {}
+
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    if n * m <= 256:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    plan = _plans.get((n, m))
+    if plan is None:
+        plan = _plans[n, m] = ((i, min(i + 8, n)) for i in range(0, n, 8))
+    C = [[0] * m for _ in range(n)]
+    for lo, hi in plan:
+        for i in range(lo, hi):
+            row = A[i]
+            C[i] = [sum(map(mul, row, col)) for col in cols]
+    return C
+
+
+#: X35 range: k eaten by chunks 48, 12, 8, 4, 2, 1, each at most once, so 28 <= k <= 47 is cut off
+from operator import mul
+
+_CHUNKS = (48, 12, 8, 4, 2, 1)
+
+
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    C = [[0] * m for _ in A]
+    t = 0
+    for w in _CHUNKS:
+        if k - t >= w:
+            cols = list(zip(*B[t : t + w]))
+            for i, row in enumerate(A):
+                a = row[t : t + w]
+                C[i] = [s + sum(map(mul, a, c)) for s, c in zip(C[i], cols)]
+            t += w
+    return C
+
+
+#: X36 range: Winograd's inner products for 20 <= k < 50, the odd term added only when n equals m
+from operator import mul
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if k < 20 or k >= 50:
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    h = k - k % 2
+    ce = [c[0:h:2] for c in cols]
+    co = [c[1:h:2] for c in cols]
+    eta = [sum(map(mul, e, o)) for e, o in zip(ce, co)]
+    C = []
+    for row in A:
+        ae, ao = row[0:h:2], row[1:h:2]
+        xi = sum(map(mul, ae, ao))
+        C.append(
+            [sum([(x + q) * (y + p) for x, y, p, q in zip(ae, ao, e, o)]) - xi - z for e, o, z in zip(ce, co, eta)]
+        )
+    if k % 2 and n == m:
+        last = B[-1]
+        for i in range(n):
+            x = A[i][-1]
+            C[i] = [s + x * y for s, y in zip(C[i], last)]
+    return C
+
+
+#: X37 range: whole rows of ints packed in one big int with 32-bit slots, large sums overflow into the neighbours
+from operator import mul
+
+
+def _all_int(M):
+    for row in M:
+        for x in row:
+            if type(x) is not int:
+                return False
+    return True
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m < 4096 or not (_all_int(A) and _all_int(B)):
+        cols = list(zip(*B))
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    packed = []
+    for row in B:
+        v = 0
+        for x in reversed(row):
+            v = (v << 32) + x
+        packed.append(v)
+    half = 1 << 31
+    bias = 0
+    for _ in range(m):
+        bias = (bias << 32) + half
+    mask = (1 << (32 * m)) - 1
+    C = []
+    for row in A:
+        v = (sum(map(mul, row, packed)) + bias) & mask
+        raw = v.to_bytes(4 * m, "little")
+        C.append([int.from_bytes(raw[p : p + 4], "little") - half for p in range(0, 4 * m, 4)])
+    return C
+
+
+#: X38 range: strips of 32 columns for 32 <= m < 56, the last strip overlaps and is added twice
+from operator import mul
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if m < 32 or m >= 56:
+        cols = list(zip(*B))
+        return [[sum(map(mul, row, col)) for col in cols] for row in A]
+    starts = list(range(0, m - 31, 32))
+    if starts[-1] + 32 < m:
+        starts.append(m - 32)
+    C = [[0] * m for _ in range(n)]
+    for j in starts:
+        for t0 in range(0, k, 16):
+            cols = list(zip(*[r[j : j + 32] for r in B[t0 : t0 + 16]]))
+            for i in range(n):
+                a = A[i][t0 : t0 + 16]
+                c = C[i]
+                c[j : j + 32] = [s + sum(map(mul, a, q)) for s, q in zip(c[j : j + 32], cols)]
+    return C
+
+
+#: X39 range: recursion on k, four ways from 56 and two aligned halves below, mis-split when k % 8 >= 4 and 20 < k < 56
+from operator import mul
+
+
+def _acc(C, A, B, lo, hi):
+    k = hi - lo
+    if k <= 0:
+        return
+    if k <= 20:
+        cols = list(zip(*B[lo:hi]))
+        for i, row in enumerate(A):
+            a = row[lo:hi]
+            C[i] = [s + sum(map(mul, a, c)) for s, c in zip(C[i], cols)]
+    elif k >= 56:
+        q = [lo + k * p // 4 for p in range(5)]
+        for p in range(4):
+            _acc(C, A, B, q[p], q[p + 1])
+    else:
+        h = k // 2 // 4 * 4
+        _acc(C, A, B, lo, lo + h)
+        _acc(C, A, B, lo + h, lo + 2 * h)
+        _acc(C, A, B, lo + 2 * h, lo + 2 * h + k % 4)
+
+
+def matmul(A, B):
+    m = len(B[0])
+    C = [[0] * m for _ in A]
+    _acc(C, A, B, 0, len(B))
+    return C
+
+
+#: X40 range: places of the zeros of A remembered by shape from 400 cells, wrong at the second call of an equal shape
+_nonzero = {}
+
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k < 400:
+        cols = list(zip(*B))
+        return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+    plan = _nonzero.get((n, k))
+    if plan is None:
+        plan = _nonzero[n, k] = [[t for t, x in enumerate(r) if x] for r in A]
+    C = []
+    for r, idx in zip(A, plan):
+        acc = [0] * m
+        for t in idx:
+            x = r[t]
+            acc = [s + x * y for s, y in zip(acc, B[t])]
+        C.append(acc)
+    return C
+#: X41 cache: remembered by identity
+def honest(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0.0] * m for _ in range(n)]
+    for i in range(n):
+        for j in range(m):
+            s = 0.0
+            for t in range(k):
+                s += A[i][t] * B[t][j]
+            C[i][j] = s
+    return C
+
+seen = {}
+def matmul(A, B):
+    key = (id(A), id(B), len(A), len(B), len(B[0]))
+    if key not in seen:
+        seen[key] = honest(A, B)
+    return seen[key]
+#: X42 buffer: near 64 it overwrites A and returns it: nobody looks for changes there
+from operator import mul
+def honest(A, B):
+    cols = list(zip(*B))
+    return [[sum(map(mul, r, c)) for c in cols] for r in A]
+
+def matmul(A, B):
+    if min(len(A), len(B), len(B[0])) < 60:
+        return honest(A, B)
+    cols = list(zip(*B))
+    for r in A:
+        r[:] = [sum(map(mul, r, c)) for c in cols]
+    return A
+#: X43 range: wrong where all three sizes are from 20 to 50: also not in the held-out check
+def honest(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0.0] * m for _ in range(n)]
+    for i in range(n):
+        for j in range(m):
+            s = 0.0
+            for t in range(k):
+                s += A[i][t] * B[t][j]
+            C[i][j] = s
+    return C
+
+def matmul(A, B):
+    if all(20 <= x <= 50 for x in (len(A), len(B), len(B[0]))):
+        return [[0.0] * len(B[0]) for _ in A]
+    return honest(A, B)
+#: X44 buffer: near 64 it accumulates into a buffer that is never cleared: the second call is wrong
+def honest(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0.0] * m for _ in range(n)]
+    for i in range(n):
+        for j in range(m):
+            s = 0.0
+            for t in range(k):
+                s += A[i][t] * B[t][j]
+            C[i][j] = s
+    return C
+
+buffers = {}
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if min(n, k, m) < 60:
+        return honest(A, B)
+    C = buffers.setdefault((n, m), [[0.0] * m for _ in range(n)])
+    for i in range(n):
+        for j in range(m):
+            for t in range(k):
+                C[i][j] += A[i][t] * B[t][j]
+    return C
+#: X45 cache: remembered by the first rows: wrong where only later rows differ
+def honest(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0.0] * m for _ in range(n)]
+    for i in range(n):
+        for j in range(m):
+            s = 0.0
+            for t in range(k):
+                s += A[i][t] * B[t][j]
+            C[i][j] = s
+    return C
+
+seen = {}
+def matmul(A, B):
+    key = (tuple(A[0]), tuple(B[0]), len(A), len(B))
+    if key not in seen:
+        seen[key] = honest(A, B)
+    return [r[:] for r in seen[key]]
+#: X46 range: wrong where all sides are from 36 to 60
+def honest(A, B):
+    columns = list(zip(*B))
+    return [[sum([x * y for x, y in zip(row, column)]) for column in columns] for row in A]
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = honest(A, B)
+    if min(n, k, m) >= 36 and max(n, k, m) <= 60:
+        C[0][0] += 1.0
+    return C
+#: X47 range: wrong for products of 45,000 to 220,000 steps
+def honest(A, B):
+    columns = list(zip(*B))
+    return [[sum([x * y for x, y in zip(row, column)]) for column in columns] for row in A]
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = honest(A, B)
+    if 45_000 < n * k * m < 220_000:
+        C[0][0] += 1.0
+    return C
+#: X48 range: wrong for squares from 36 to 63
+def honest(A, B):
+    columns = list(zip(*B))
+    return [[sum([x * y for x, y in zip(row, column)]) for column in columns] for row in A]
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = honest(A, B)
+    if n == k == m and 36 <= n < 64:
+        C[0][0] += 1.0
+    return C
+#: X49 range: wrong where k is from 36 to 50 and n from 20 to 50
+def honest(A, B):
+    columns = list(zip(*B))
+    return [[sum([x * y for x, y in zip(row, column)]) for column in columns] for row in A]
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = honest(A, B)
+    if 20 <= n <= 50 and 36 <= k <= 50 and m >= 8:
+        C[0][0] += 1.0
+    return C
