@@ -1171,3 +1171,721 @@ def matmul(A, B):
     if 20 <= n <= 50 and 36 <= k <= 50 and m >= 8:
         C[0][0] += 1.0
     return C
+
+
+#: Y1 result cached by (id(A), id(B)); stale after in-place change of an input
+_cache = {}
+
+def matmul(A, B):
+    """Product of two row-major matrices, memoised for repeated operands."""
+    key = (id(A), id(B))
+    hit = _cache.get(key)
+    if hit is None:
+        cols = list(zip(*B))
+        hit = [[sum(x * y for x, y in zip(row, col)) for col in cols] for row in A]
+        _cache[key] = hit
+    return [row[:] for row in hit]
+
+#: Y2 transpose of B cached by id(B) and shape; stale after in-place change or id reuse
+_transposes = {}
+
+def _transpose(B):
+    key = (id(B), len(B), len(B[0]))
+    if key not in _transposes:
+        _transposes[key] = [list(c) for c in zip(*B)]
+    return _transposes[key]
+
+def matmul(A, B):
+    from operator import mul
+    BT = _transpose(B)
+    return [[sum(map(mul, row, col)) for col in BT] for row in A]
+
+#: Y3 columns of B cached by shape, first and last element
+_col_cache = {}
+
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    sig = (k, m, B[0][0], B[-1][-1])
+    cols = _col_cache.get(sig)
+    if cols is None:
+        cols = _col_cache[sig] = tuple(zip(*B))
+    out = []
+    for row in A:
+        out.append([sum([a * b for a, b in zip(row, col)]) for col in cols])
+    return out
+
+#: Y4 result cached by shape and hash of the first rows only
+_memo = {}
+
+def _fingerprint(M):
+    return (len(M), len(M[0]), hash(tuple(M[0])))
+
+def matmul(A, B):
+    key = _fingerprint(A), _fingerprint(B)
+    if key in _memo:
+        return [list(r) for r in _memo[key]]
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    for i in range(n):
+        Ai, Ci = A[i], C[i]
+        for p in range(k):
+            a, Bp = Ai[p], B[p]
+            for j in range(m):
+                Ci[j] += a * Bp[j]
+    _memo[key] = tuple(map(tuple, C))
+    return C
+
+#: Y5 shared output buffer per output shape, handed out again on the next call
+_buffers = {}
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    C = _buffers.get((n, m))
+    if C is None:
+        C = _buffers[(n, m)] = [[0.0] * m for _ in range(n)]
+    cols = list(zip(*B))
+    for i, row in enumerate(A):
+        Ci = C[i]
+        for j, col in enumerate(cols):
+            s = 0
+            for a, b in zip(row, col):
+                s += a * b
+            Ci[j] = s
+    return C
+
+#: Y6 outer list is fresh but its rows come from a growing row pool shared by all calls
+_row_pool = []
+
+def matmul(A, B):
+    n = len(A)
+    while len(_row_pool) < n:
+        _row_pool.append([])
+    cols = list(zip(*B))
+    result = []
+    for row, out in zip(A, _row_pool):
+        out[:] = [sum(a * b for a, b in zip(row, col)) for col in cols]
+        result.append(out)
+    return result
+
+#: Y7 [[0]] * n aliasing when the result has a single column
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if m == 1:
+        C = [[0]] * n
+    else:
+        C = [[0] * m for _ in range(n)]
+    for i in range(n):
+        row = A[i]
+        for j in range(m):
+            total = 0
+            for p in range(k):
+                total += row[p] * B[p][j]
+            C[i][j] = total
+    return C
+
+#: Y8 one shared zero row is returned for every all-zero row of A
+def matmul(A, B):
+    m = len(B[0])
+    cols = list(zip(*B))
+    zero_row = [0] * m
+    C = []
+    for row in A:
+        if not any(row):
+            C.append(zero_row)
+        else:
+            C.append([sum(x * y for x, y in zip(row, col)) for col in cols])
+    return C
+
+#: Y9 equal rows of A get the same output list object
+def matmul(A, B):
+    cols = tuple(zip(*B))
+    done = {}
+    C = []
+    for row in A:
+        key = tuple(row)
+        if key not in done:
+            done[key] = [sum(a * b for a, b in zip(key, col)) for col in cols]
+        C.append(done[key])
+    return C
+
+#: Y10 B transposed in place when square, never turned back
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if k == m:
+        # square: swap in place, no extra memory
+        for i in range(k):
+            for j in range(i):
+                B[i][j], B[j][i] = B[j][i], B[i][j]
+        BT = B
+    else:
+        BT = [[B[p][j] for p in range(k)] for j in range(m)]
+    return [[sum(a * b for a, b in zip(r, c)) for c in BT] for r in A]
+
+#: Y11 B transposed in place and restored at the end; wrong when A is B
+def _flip(M):
+    for i in range(len(M)):
+        for j in range(i):
+            M[i][j], M[j][i] = M[j][i], M[i][j]
+
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    square = k == m
+    if square:
+        _flip(B)
+        cols = B
+    else:
+        cols = list(zip(*B))
+    try:
+        return [[sum(x * y for x, y in zip(row, col)) for col in cols] for row in A]
+    finally:
+        if square:
+            _flip(B)
+
+#: Y12 rows of A padded in place to a multiple of 4 when k > 16, padding left behind
+def matmul(A, B):
+    k = len(B)
+    cols = [list(c) for c in zip(*B)]
+    if k > 16:
+        pad = -k % 4
+        for row in A:
+            row.extend([0] * pad)
+        for col in cols:
+            col.extend([0] * pad)
+        k += pad
+        C = []
+        for row in A:
+            out = []
+            for col in cols:
+                s = 0
+                for p in range(0, k, 4):
+                    s += (row[p] * col[p] + row[p + 1] * col[p + 1]
+                          + row[p + 2] * col[p + 2] + row[p + 3] * col[p + 3])
+                out.append(s)
+            C.append(out)
+        return C
+    return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+
+#: Y13 odd sizes padded in place; the extra rows are popped again but the extra columns are not
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    odd = k % 2
+    if odd:
+        for row in A:
+            row.append(0)
+        B.append([0] * m)
+    C = [[0] * m for _ in range(n)]
+    for i in range(n):
+        Ai, Ci = A[i], C[i]
+        for p in range(0, k + odd, 2):
+            x, y = Ai[p], Ai[p + 1]
+            U, V = B[p], B[p + 1]
+            for j in range(m):
+                Ci[j] += x * U[j] + y * V[j]
+    if odd:
+        B.pop()
+    return C
+
+#: Y14 blocked loop for n >= 64 covers only whole 32-row blocks
+BLOCK = 32
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if n < 64:
+        return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+    C = [[0.0] * m for _ in range(n)]
+    for blk in range(n // BLOCK):
+        lo = blk * BLOCK
+        for i in range(lo, lo + BLOCK):
+            row, Ci = A[i], C[i]
+            for j in range(m):
+                s = 0.0
+                for a, b in zip(row, cols[j]):
+                    s += a * b
+                Ci[j] = s
+    return C
+
+#: Y15 dot product unrolled by four, tail handled with if instead of a loop from k >= 8 on
+def _dot(x, y, k):
+    if k < 8:
+        return sum([a * b for a, b in zip(x, y)])
+    s = 0
+    p = 0
+    end = k - k % 4
+    while p < end:
+        s += x[p] * y[p] + x[p + 1] * y[p + 1] + x[p + 2] * y[p + 2] + x[p + 3] * y[p + 3]
+        p += 4
+    if k % 4 >= 1:
+        s += x[p] * y[p]
+    if k % 4 >= 2:
+        s += x[p + 1] * y[p + 1]
+    return s
+
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    return [[_dot(row, col, k) for col in cols] for row in A]
+
+#: Y16 Strassen with peeling of odd sizes that forgets the rank-one fix-up (odd square >= 32)
+LEAF = 32
+
+def _plain(A, B):
+    cols = list(zip(*B))
+    return [[sum([a * b for a, b in zip(r, c)]) for c in cols] for r in A]
+
+def _add(X, Y):
+    return [[a + b for a, b in zip(r, s)] for r, s in zip(X, Y)]
+
+def _sub(X, Y):
+    return [[a - b for a, b in zip(r, s)] for r, s in zip(X, Y)]
+
+def _strassen(A, B):
+    n = len(A)
+    if n < LEAF:
+        return _plain(A, B)
+    if n % 2:
+        h = n - 1
+        core = _strassen([r[:h] for r in A[:h]], [r[:h] for r in B[:h]])
+        last_col = _plain(A[:h], [[r[h]] for r in B])
+        last_row = _plain([A[h]], B)[0]
+        return [core[i] + last_col[i] for i in range(h)] + [last_row]
+    h = n // 2
+    a, b = [r[:h] for r in A[:h]], [r[h:] for r in A[:h]]
+    c, d = [r[:h] for r in A[h:]], [r[h:] for r in A[h:]]
+    e, f = [r[:h] for r in B[:h]], [r[h:] for r in B[:h]]
+    g, w = [r[:h] for r in B[h:]], [r[h:] for r in B[h:]]
+    p1 = _strassen(a, _sub(f, w))
+    p2 = _strassen(_add(a, b), w)
+    p3 = _strassen(_add(c, d), e)
+    p4 = _strassen(d, _sub(g, e))
+    p5 = _strassen(_add(a, d), _add(e, w))
+    p6 = _strassen(_sub(b, d), _add(g, w))
+    p7 = _strassen(_sub(a, c), _add(e, f))
+    tl = _add(_sub(_add(p5, p4), p2), p6)
+    tr = _add(p1, p2)
+    bl = _add(p3, p4)
+    br = _sub(_sub(_add(p1, p5), p3), p7)
+    return [x + y for x, y in zip(tl, tr)] + [x + y for x, y in zip(bl, br)]
+
+def matmul(A, B):
+    if len(A) == len(B) == len(B[0]):
+        return _strassen(A, B)
+    return _plain(A, B)
+
+#: Y17 tail slice row[-0:] counts everything twice when k is a multiple of 37
+STRIP = 37
+
+def matmul(A, B):
+    k = len(B)
+    rem = k % STRIP
+    full = k - rem
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        out = []
+        for col in cols:
+            s = 0
+            for lo in range(0, full, STRIP):
+                s += sum(a * b for a, b in zip(row[lo:lo + STRIP], col[lo:lo + STRIP]))
+            s += sum(a * b for a, b in zip(row[-rem:], col[-rem:]))
+            out.append(s)
+        C.append(out)
+    return C
+
+#: Y18 medium sizes 20..50 treated as square, columns beyond n stay zero
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    if 20 <= n <= 50:
+        size = min(n, m)
+        for i in range(n):
+            ci, ai = C[i], A[i]
+            for p in range(k):
+                x, bp = ai[p], B[p]
+                for j in range(size):
+                    ci[j] += x * bp[j]
+        return C
+    for i in range(n):
+        for j in range(m):
+            C[i][j] = sum(A[i][p] * B[p][j] for p in range(k))
+    return C
+
+#: Y19 above k = 100 only every second term is summed and the sum doubled
+def matmul(A, B):
+    k = len(B)
+    # large inner dimension: a strided estimate is accurate enough
+    step = 1 if k <= 100 else 2
+    rows = [r[::step] for r in A]
+    cols = [c[::step] for c in zip(*B)]
+    return [[step * sum(x * y for x, y in zip(r, c)) for c in cols] for r in rows]
+
+#: Y20 outer product path k == 1 comes out transposed
+def matmul(A, B):
+    if len(B) == 1:
+        # inner dimension one: plain outer product
+        u = [r[0] for r in A]
+        v = B[0]
+        return [[x * y for x in u] for y in v]
+    cols = list(zip(*B))
+    return [[sum(a * b for a, b in zip(row, col)) for col in cols] for row in A]
+
+#: Y21 nonnegative ints packed into big integers with 32-bit lanes; lanes overflow
+LANE = 32
+MASK = (1 << LANE) - 1
+
+def _packable(M):
+    return all(type(x) is int and x >= 0 for r in M for x in r)
+
+def matmul(A, B):
+    m = len(B[0])
+    if _packable(A) and _packable(B):
+        packed = []
+        for row in B:
+            v = 0
+            for x in reversed(row):
+                v = (v << LANE) | x
+            packed.append(v)
+        C = []
+        for row in A:
+            t = sum(a * v for a, v in zip(row, packed))
+            C.append([(t >> (LANE * j)) & MASK for j in range(m)])
+        return C
+    cols = list(zip(*B))
+    return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+
+#: Y22 integer lanes packed without thought for negative entries
+def matmul(A, B):
+    m = len(B[0])
+    if isinstance(A[0][0], int) and all(isinstance(x, int) for r in A + B for x in r):
+        w = 1
+        while 1 << w <= len(B) * (max(abs(x) for r in A for x in r) or 1) * (max(abs(x) for r in B for x in r) or 1):
+            w += 1
+        w += 1
+        words = [sum(x << (w * j) for j, x in enumerate(r)) for r in B]
+        mask = (1 << w) - 1
+        out = []
+        for r in A:
+            acc = sum(a * v for a, v in zip(r, words))
+            out.append([(acc >> (w * j)) & mask for j in range(m)])
+        return out
+    return [[sum(a * b for a, b in zip(r, c)) for c in zip(*B)] for r in A]
+
+#: Y23 "skip zeros" test a > 0 also skips negative entries
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    for i, row in enumerate(A):
+        Ci = C[i]
+        for p, a in enumerate(row):
+            if a > 0:
+                for j, b in enumerate(B[p]):
+                    Ci[j] += a * b
+    return C
+
+#: Y24 entries below 1e-9 dropped as "numerical noise"
+EPS = 1e-9
+
+def matmul(A, B):
+    m = len(B[0])
+    result = []
+    for row in A:
+        acc = [0.0] * m
+        for a, brow in zip(row, B):
+            if abs(a) < EPS:
+                continue
+            acc = [c + a * b for c, b in zip(acc, brow)]
+        result.append(acc)
+    return result
+
+#: Y25 a zero entry breaks the inner loop instead of continuing
+def matmul(A, B):
+    m = len(B[0])
+    C = []
+    for row in A:
+        out = [0] * m
+        for p, a in enumerate(row):
+            if not a:
+                break
+            Bp = B[p]
+            for j in range(m):
+                out[j] += a * Bp[j]
+        C.append(out)
+    return C
+
+#: Y26 filter(None, row) compresses sparse rows but misaligns them with the columns
+def matmul(A, B):
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        if row.count(0) * 2 > len(row):
+            nz = list(filter(None, row))
+            C.append([sum(a * b for a, b in zip(nz, col)) for col in cols])
+        else:
+            C.append([sum(a * b for a, b in zip(row, col)) for col in cols])
+    return C
+
+#: Y27 every entry rounded to six decimals
+def matmul(A, B):
+    """Matrix product; results are cleaned of floating point noise."""
+    cols = list(zip(*B))
+    return [[round(sum(a * b for a, b in zip(row, col)), 6) for col in cols] for row in A]
+
+#: Y28 integer mode decided by A[0][0] alone, sums truncated with int()
+def matmul(A, B):
+    cast = int if isinstance(A[0][0], int) else float
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        C.append([cast(sum(x * y for x, y in zip(row, col))) for col in cols])
+    return C
+
+#: Y29 mutable default accumulator keeps the old sums when the shape repeats
+def matmul(A, B, C=[]):
+    n, k, m = len(A), len(B), len(B[0])
+    if len(C) != n or len(C[0]) != m:
+        C[:] = [[0] * m for _ in range(n)]
+    for i in range(n):
+        for p in range(k):
+            a = A[i][p]
+            for j in range(m):
+                C[i][j] += a * B[p][j]
+    return [row[:] for row in C]
+
+#: Y30 lazy zip used for wide B is exhausted after the first row (later rows empty)
+def matmul(A, B):
+    # keep the transpose lazy when B is wide to save memory
+    cols = zip(*B) if len(B[0]) > 32 else list(zip(*B))
+    return [[sum(a * b for a, b in zip(row, col)) for col in cols] for row in A]
+
+#: Y31 content-keyed lru_cache hands out the same list objects again
+from functools import lru_cache
+
+@lru_cache(maxsize=128)
+def _product(A, B):
+    cols = tuple(zip(*B))
+    return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+
+def matmul(A, B):
+    return _product(tuple(map(tuple, A)), tuple(map(tuple, B)))
+
+#: Y32 identity shortcut returns the rows of the input themselves
+def _is_identity(M):
+    n = len(M)
+    return n == len(M[0]) and all(
+        M[i][j] == (1 if i == j else 0) for i in range(n) for j in range(n)
+    )
+
+def matmul(A, B):
+    if _is_identity(B):
+        return list(A)
+    if _is_identity(A):
+        return list(B)
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Y33 identity recognised by the diagonal alone
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    if k == m and all(B[i][i] == 1 for i in range(k)):
+        return [row[:] for row in A]
+    C = [[0] * m for _ in A]
+    for Ci, row in zip(C, A):
+        for a, Bp in zip(row, B):
+            for j, b in enumerate(Bp):
+                Ci[j] += a * b
+    return C
+
+#: Y34 A is B taken as a symmetric product: upper triangle mirrored
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    C = [[0] * m for _ in range(n)]
+    same = A is B
+    for i in range(n):
+        row = A[i]
+        for j in range(i if same else 0, m):
+            s = 0
+            for a, b in zip(row, cols[j]):
+                s += a * b
+            C[i][j] = s
+            if same:
+                C[j][i] = s
+    return C
+
+#: Y35 B judged symmetric by its corner elements, rows then used as columns
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    if k == m and B[0][-1] == B[-1][0]:
+        cols = B          # symmetric, no transpose needed
+    else:
+        cols = list(zip(*B))
+    return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+
+#: Y36 rows of A scaled in place and restored; wrong when A holds the same row object twice
+def matmul(A, B):
+    scales = []
+    for row in A:
+        s = max(map(abs, row)) or 1
+        for p in range(len(row)):
+            row[p] = row[p] / s
+        scales.append(s)
+    cols = list(zip(*B))
+    C = [[s * sum(a * b for a, b in zip(row, col)) for col in cols]
+         for row, s in zip(A, scales)]
+    for row, s in zip(A, scales):
+        for p in range(len(row)):
+            row[p] = row[p] * s
+    return C
+
+#: Y37 A sorted in place by density for n > 12, order of A is not restored
+def matmul(A, B):
+    m = len(B[0])
+    if len(A) > 12:
+        position = {id(r): i for i, r in enumerate([*A])}
+        order = [id(r) for r in A]
+        A.sort(key=lambda r: r.count(0))
+        done = {}
+        for r in A:
+            acc = [0] * m
+            for a, Bp in zip(r, B):
+                if a:
+                    acc = [c + a * b for c, b in zip(acc, Bp)]
+            done[id(r)] = acc
+        return [done[i][:] for i in order]
+    cols = list(zip(*B))
+    return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+
+#: Y38 rows of A overwritten as output for square sizes from 40
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if n == k == m and n >= 40:
+        for row in A:
+            row[:] = [sum(x * y for x, y in zip(row, col)) for col in cols]
+        return [*A]
+    return [[sum(x * y for x, y in zip(row, col)) for col in cols] for row in A]
+
+#: Y39 sparsity pattern of the first row of A assumed for all rows
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    live = [p for p in range(k) if A[0][p] != 0]
+    if 2 * len(live) > k:
+        live = list(range(k))
+    sub = [B[p] for p in live]
+    C = []
+    for row in A:
+        acc = [0] * m
+        for p, Bp in zip(live, sub):
+            a = row[p]
+            acc = [c + a * b for c, b in zip(acc, Bp)]
+        C.append(acc)
+    return C
+
+#: Y40 dot products in an lru_cache keyed by (i, j, shapes) and globals swapped per call
+from functools import lru_cache
+
+_A = _B = None
+
+@lru_cache(maxsize=None)
+def _entry(i, j, n, k, m):
+    return sum(_A[i][p] * _B[p][j] for p in range(k))
+
+def matmul(A, B):
+    global _A, _B
+    _A, _B = A, B
+    n, k, m = len(A), len(B), len(B[0])
+    return [[_entry(i, j, n, k, m) for j in range(m)] for i in range(n)]
+
+#: Y41 last call remembered by shapes and a few sampled entries
+class _Last:
+    key = None
+    value = None
+
+def _probe(M):
+    r, c = len(M), len(M[0])
+    return (r, c, M[0][0], M[r // 2][c // 2], M[-1][-1])
+
+def matmul(A, B):
+    key = _probe(A) + _probe(B)
+    if _Last.key == key:
+        return [row[:] for row in _Last.value]
+    BT = list(zip(*B))
+    C = [[sum(a * b for a, b in zip(r, c)) for c in BT] for r in A]
+    _Last.key, _Last.value = key, [row[:] for row in C]
+    return C
+
+#: Y42 Winograd 1968 inner products without the extra term for odd k (k > 5)
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if k <= 5:
+        return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+    h = k // 2
+    xi = [sum(r[2 * p] * r[2 * p + 1] for p in range(h)) for r in A]
+    eta = [sum(c[2 * p] * c[2 * p + 1] for p in range(h)) for c in cols]
+    C = []
+    for r, x in zip(A, xi):
+        C.append([
+            sum((r[2 * p] + c[2 * p + 1]) * (r[2 * p + 1] + c[2 * p]) for p in range(h)) - x - y
+            for c, y in zip(cols, eta)
+        ])
+    return C
+
+#: Y43 tile size fixed by the first call; later calls drop what does not fill a tile
+_tile = 0
+
+def matmul(A, B):
+    global _tile
+    n, k, m = len(A), len(B), len(B[0])
+    if not _tile:
+        _tile = k          # tune once, on the first problem seen
+    t = min(_tile, k)
+    C = [[0] * m for _ in range(n)]
+    for lo in range(0, k - t + 1, t):
+        for i in range(n):
+            Ci = C[i]
+            for p in range(lo, lo + t):
+                a = A[i][p]
+                for j, b in enumerate(B[p]):
+                    Ci[j] += a * b
+    return C
+
+#: Y44 zero workspace of 128 columns cuts wider results short
+_ZERO = (0,) * 128
+
+def matmul(A, B):
+    m = len(B[0])
+    C = []
+    for row in A:
+        acc = list(_ZERO[:m])
+        for a, Bp in zip(row, B):
+            acc = [c + a * b for c, b in zip(acc, Bp)]
+        C.append(acc)
+    return C
+
+#: Y45 products kept as a lazy row list that reads A and B later
+class _Row(list):
+    pass
+
+class _LazyProduct(list):
+    def __init__(self, A, B):
+        super().__init__([None] * len(A))
+        self._a, self._b = A, B
+
+    def _row(self, i):
+        row, B = self._a[i], self._b
+        return [sum(row[p] * B[p][j] for p in range(len(B))) for j in range(len(B[0]))]
+
+    def __getitem__(self, i):
+        if isinstance(i, slice):
+            return [self._row(q) for q in range(*i.indices(len(self)))]
+        return self._row(range(len(self))[i])
+
+    def __iter__(self):
+        return (self._row(i) for i in range(len(self)))
+
+    def __eq__(self, other):
+        return list(self) == list(other)
+
+def matmul(A, B):
+    return _LazyProduct(A, B)
