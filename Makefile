@@ -75,7 +75,7 @@ test-verifiers: ## answers beside math-verify, the lint on reasoning-gym, in an 
 test-colab: ## the five notebooks with the packages of Colab's image, in an environment of their own
 	@$(PYTHON) -m tests.colab.run
 
-hacksuite: $(READY) ## attack the sandbox with every program of the suite; prints a table by group and level
+hacksuite: $(READY) ## attack the sandbox with every program of the suite; with other Pythons, after make test-py: VENV=.venv-python3.12
 	@$(VENV)/bin/python -m tests.sandbox.hacksuite
 
 bench-gpu: ## on a GPU, with this machine's own PYTHON and torch: GPU tests and timings in nine minutes, in one file

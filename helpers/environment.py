@@ -34,14 +34,16 @@ def versions() -> dict[str, str]:
 
 def hardware() -> str:
     """Describe the machine in one line: the GPU if there is one, the processor and its cores."""
-    parts = [_processor(), f"{os.cpu_count()} cores"]
     gpu, memory_gib = find_gpu()
-    if gpu:
-        parts.insert(0, f"{gpu} {memory_gib:.0f} GiB")
-    return ", ".join(parts)
+    return f"{gpu} {memory_gib:.0f} GiB, {processor()}" if gpu else processor()
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Describe the processor and its cores, without torch."""
+    return f"{_processor_name()}, {os.cpu_count()} cores"
+
+
+def _processor_name() -> str:
     """The processor's name as Linux reports it, else as Python does."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

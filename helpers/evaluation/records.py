@@ -166,7 +166,7 @@ def trained_on(origin: dict) -> str:
     names = settings["reward_funcs"]
     weights = settings.get("reward_weights") or [1] * len(names)
     paid = ", ".join(name for name, weight in zip(names, weights, strict=True) if weight)
-    judged = ", judged at sandbox level policy" if settings.get("sandbox") == "policy" else ""
+    judged = ", judged at sandbox level process" if settings.get("sandbox") == "process" else ""
     warning = selection_warning(origin)
     chosen = f"; {warning}" if warning else ""
     return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}{chosen}"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 
-from helpers.rewards.calling import call_reward, name_of
+from helpers.rewards.calling import call_reward, name_of, reward_values
 from helpers.runtime import UserError, did_you_mean
 
 CONTROLS = ("shuffle", "flip", "freeze", "certainty", "majority")
@@ -91,7 +91,8 @@ def _shuffled(function, seed):
 
     @wraps(function)
     def shuffled(completions, trainer_state, **columns):
-        values = call_reward(function, completions=completions, trainer_state=trainer_state, **columns)
+        returned = call_reward(function, completions=completions, trainer_state=trainer_state, **columns)
+        values = reward_values(name_of(function), returned, len(completions))
         order = list(range(len(values)))
         random.Random(f"{seed} {trainer_state.global_step}").shuffle(order)
         return [values[n] for n in order]
@@ -102,8 +103,10 @@ def _shuffled(function, seed):
 
 def _flipped(function):
     @wraps(function)
-    def flipped(**columns):
-        return [None if value is None else -value for value in call_reward(function, **columns)]
+    def flipped(completions, **columns):
+        returned = call_reward(function, completions=completions, **columns)
+        values = reward_values(name_of(function), returned, len(completions))
+        return [None if value is None else -value for value in values]
 
     flipped.__name__ = f"{name_of(function)}_flipped"
     return flipped

@@ -12,12 +12,12 @@ from helpers.grpo.batch import Group
 from helpers.grpo.guards import LimitReached, time_limit
 from helpers.rewards.calling import (
     call_reward,
-    check_count,
     describe_failure,
     name_of,
     reward_arguments,
+    reward_values,
 )
-from helpers.runtime import UserError, is_finite_number
+from helpers.runtime import UserError
 from helpers.tasks.task import Row, plain_number
 
 GOES_ON = "training goes on from the last checkpoint"
@@ -67,8 +67,9 @@ def score(
             **reward_arguments(rows_B, completions),
         }
         with user_code(f"Reward '{name}'", timeout):
-            values = call_reward(function, **arguments)
-        rewards.append(_as_tensor(name, values, len(completions)))
+            returned = call_reward(function, **arguments)
+        values = reward_values(name, returned, len(completions), then=f"; {GOES_ON}")
+        rewards.append(torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64))
     return Scores(torch.stack(rewards, 1), log.metrics, log.extras)
 
 
@@ -124,15 +125,3 @@ def _plain(value):
     if isinstance(value, (str, int, float, type(None))):
         return value
     return str(value)
-
-
-def _as_tensor(name: str, values, count: int) -> Tensor:
-    """Return float64 [B] from what the reward `name` returned; None becomes NaN."""
-    check_count(name, values, count, then=f"; {GOES_ON}")
-    for value in values:
-        if value is not None and not is_finite_number(value):
-            raise UserError(
-                f"Reward '{name}' returned {repr(value)[:80]}: return a finite number, or None for not applicable; "
-                f"{GOES_ON}."
-            )
-    return torch.tensor([math.nan if value is None else float(value) for value in values], dtype=torch.float64)

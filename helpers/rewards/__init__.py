@@ -1,9 +1,11 @@
 """Reads answers and scores them. A reward has TRL's signature: f(prompts, completions, **columns) -> list[float]."""
 
 from helpers.rewards import preference, presets  # these register rewards
-from helpers.rewards.answers import boxed_number, last_box, read_number
+from helpers.rewards.answers import last_box, plain_answer
+from helpers.rewards.arguments import text_of
 from helpers.rewards.code import extract_code
 from helpers.rewards.lint import lint_rewards
+from helpers.rewards.numbers import boxed_number, read_number
 from helpers.rewards.registry import (
     Reward,
     get_reward,
@@ -13,4 +15,3 @@ from helpers.rewards.registry import (
     register_reward,
     reward_preset,
 )
-from helpers.rewards.text import text_of

@@ -3,20 +3,21 @@
 import asyncio
 import functools
 import inspect
+import math
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from helpers.rewards.arguments import scalar, shown
 from helpers.rollout.completion import Completion
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, first_line, is_finite_number
 
 
 def reward_arguments(rows: Sequence[Mapping], completions: Sequence[Completion]) -> dict[str, list]:
     """Return the arguments of a reward function that rows of a data set and their completions make.
 
-    The names are TRL's, which passes the column `prompt` as `prompts`, and ours. rows: one a completion. A function may
-    change what it gets, so make the arguments of each call anew.
+    The names are TRL's, which passes the column `prompt` as `prompts`, and ours. rows: one a completion.
     """
     columns = {"prompts" if name == "prompt" else name: [row[name] for row in rows] for name in rows[0]}
     return {
@@ -55,9 +56,36 @@ def call_reward(function: Callable, *arguments, **keywords):
 
     A notebook's cell has an event loop that runs already, so the awaiting is done in a thread. All calls share that
     thread's loop, since clients that a reward keeps from call to call are bound to it.
+
+    Raises UserError where the reward changed a list or a dictionary of an argument, since the rows of the data set
+    belong to all rewards, and RuntimeError where it calls exit.
     """
-    returned = function(*arguments, **keywords)
-    return _await(returned) if inspect.isawaitable(returned) else returned
+    before = {name: _frozen(value) for name, value in keywords.items()}
+    try:
+        returned = function(*arguments, **keywords)
+    except SystemExit as error:
+        raise RuntimeError("it calls exit") from error
+    values = _await(returned) if inspect.isawaitable(returned) else returned
+    for name, value in keywords.items():
+        if _frozen(value) != before[name]:
+            raise UserError(
+                f"Reward '{name_of(function)}' changes its argument '{name}', which other rewards get, too: let it "
+                "change a copy."
+            )
+    return values
+
+
+#: Of values within values, deeper changes are not seen.
+MOST_DEPTH = 10
+
+
+def _frozen(value: object, depth: int = 0) -> object:
+    """Return something that is equal later where a value of lists, dictionaries and plain values has not changed."""
+    if depth < MOST_DEPTH and isinstance(value, (list, tuple)):
+        return [_frozen(item, depth + 1) for item in value]
+    if depth < MOST_DEPTH and isinstance(value, dict):
+        return [(key, _frozen(item, depth + 1)) for key, item in value.items()]
+    return value if isinstance(value, (str, int, float)) else id(value)
 
 
 def _await(awaitable: Awaitable):
@@ -99,16 +127,35 @@ class _EventLoopThread:
 _background: _EventLoopThread | None = None
 
 
-def check_count(name: str, values: object, count: int, then: str = "") -> None:
-    """Raise UserError unless the reward `name` returned a list of `count` values. then: ends the sentence."""
-    if isinstance(values, (list, tuple)) and len(values) == count:
-        return
-    returned = f"{len(values)} values" if isinstance(values, (list, tuple)) else f"a {type(values).__name__}"
-    raise UserError(f"Reward '{name}' returned {returned}: return a list of {count}, one for each completion{then}.")
+def reward_values(name: str, returned: object, count: int, then: str = "") -> list[float | None]:
+    """Return the values that the reward `name` returned as Python's numbers; None for None and, as in TRL, for NaN.
+
+    They may be numbers of numpy or torch, or one array or tensor of them. then: ends the sentence of an error.
+
+    Raises UserError unless there are `count` values, each a finite number, None or NaN.
+    """
+    is_array = getattr(returned, "ndim", None) == 1 and hasattr(returned, "tolist")
+    values = returned.tolist() if is_array else returned
+    if not isinstance(values, (list, tuple)) or len(values) != count:
+        what = f"{len(values)} values" if isinstance(values, (list, tuple)) else f"a {type(values).__name__}"
+        raise UserError(f"Reward '{name}' returned {what}: return a list of {count}, one for each completion{then}.")
+    return [_reward_value(name, value, then) for value in values]
+
+
+def _reward_value(name: str, value: object, then: str) -> float | None:
+    number = scalar(value)
+    if number is None or (isinstance(number, float) and math.isnan(number)):
+        return None
+    if is_finite_number(number):
+        return float(number)
+    raise UserError(
+        f"Reward '{name}' returned {shown(value)}: return a finite number, or None for not applicable{then}."
+    )
 
 
 def describe_failure(what: str, error: Exception) -> str:
     """Return such as "Reward 'f' raised KeyError: 'x' (rewards.py, line 7)". what: names the function."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    origin = error.__cause__ if isinstance(error.__cause__, SystemExit) else error
+    place = traceback.extract_tb(origin.__traceback__)[-1]
     file = Path(place.filename).name
     return f"{what} raised {type(error).__name__}: {first_line(error)} ({file}, line {place.lineno})"

@@ -1,17 +1,32 @@
 """The program in a completion."""
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
-from helpers.rewards.text import text_of
+from helpers.rewards.arguments import text_of
 
 #: A line that may open or close a fenced block: its indentation, the fence, and what stands after it.
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})(.*)$", re.MULTILINE)
 #: A line that begins a definition, of a function or a class, or of a variable.
 _DEFINITION = re.compile(r"([ \t]*)(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*=(?!=)")
+#: A line at the margin that imports something or sets a constant.
+_IMPORT_OR_CONSTANT = re.compile(
+    r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?P<imported>.+)|(?P<constant>[A-Z_][A-Z0-9_]*)[ \t]*[:=](?!=)"
+)
+_WORD = re.compile(r"[^\W\d]\w*")
+#: A fence in a block quote, and the mark of a quote at the beginning of a line.
+_QUOTED_FENCE = re.compile(r"^[ \t]*> ?[ \t]*(?:`{3}|~{3})", re.MULTILINE)
+_QUOTED_LINES = re.compile(r"(?:^[ \t]*>.*(?:\n|\Z))++", re.MULTILINE)
+_QUOTE = re.compile(r"^[ \t]*>", re.MULTILINE)
+_FIRST_BLANK = re.compile(r"^ ", re.MULTILINE)
+#: A line of code directly behind the mark of a quote, where other quotes have a blank.
+_AT_MARGIN = re.compile(r"^[^\s`~]", re.MULTILINE)
+#: What stands behind a closing fence where the text goes on in its line: two words or more.
+_SENTENCE = re.compile(r"[ \t]*[^\s`~]+[ \t]+[^\s`~]")
 #: The language in what stands behind a fence, as in `python title="x.py"` or `{.python}`.
 _LANGUAGE = re.compile(r"[{. \t]*(\w*)")
-_LANGUAGES = ("", "python", "python3", "py", "py3")
+_LANGUAGES = ("", "python", "python3", "py", "py3", "ipython", "ipython3")
 
 
 class _Block(NamedTuple):
@@ -19,6 +34,25 @@ class _Block(NamedTuple):
 
     language: str
     text: str
+
+    def defined_names(self) -> set[str]:
+        """The functions and classes that lines at the margin define.
+
+        Where the block says that it is Python, also the constants that they set and what they import: the output of a
+        program may look like one.
+        """
+        names = self.defined_functions()
+        if self.language:
+            for line in self.text.split("\n"):
+                found = _IMPORT_OR_CONSTANT.match(line)
+                if found:
+                    names.update(_WORD.findall(found["imported"] or found["constant"]))
+        return names
+
+    def defined_functions(self) -> set[str]:
+        """The functions and classes that lines at the margin define."""
+        definitions = filter(None, map(_DEFINITION.match, self.text.split("\n")))
+        return {found[2] for found in definitions if found[2] and not found[1]}
 
     def defines(self, name: str | None, indented: bool = False) -> bool:
         """Whether a line defines `name`; None: any function or class.
@@ -38,15 +72,21 @@ class _Block(NamedTuple):
         return False
 
 
-def extract_code(completion: str | list[dict], finish_reason: str = "stop", function: str | None = None) -> str | None:
+def extract_code(
+    completion: str | list[dict],
+    finish_reason: str = "stop",
+    function: str | None = None,
+    runs_here: Callable[[str], bool] | None = None,
+) -> str | None:
     """Return the program in a completion, or None.
 
     completion: a message list, of which only the final channel counts, or a plain string. function: the name of the
-    function that the program is to define; None: any.
+    function that the program is to define; None: any. runs_here: f(text of a block) -> whether what it needs is here;
+    it is asked where several blocks define the function.
 
-    The program is the last fenced block of Python that defines the function, or the only such block where none does.
-    There is none in a completion that was cut off, that leaves a block open, or where the block's lines are not the
-    same for every reader.
+    The program is the last fenced block of Python that defines the function and runs here, or the last that defines it,
+    or the only block of Python where none does; below the other blocks that define what it names. There is none in a
+    completion that was cut off, that leaves a block open, or where the block's lines are not the same for every reader.
     """
     blocks = _fenced_blocks(text_of(completion)) if finish_reason == "stop" else None
     python = [block for block in blocks or () if block.language in _LANGUAGES]
@@ -55,29 +95,77 @@ def extract_code(completion: str | list[dict], finish_reason: str = "stop", func
         defining = [block for block in python if block.defines(function, indented=True)]
     if not defining and len(python) > 1:
         return None
-    for block in reversed(defining or python):
-        return block.text if _has_plain_lines(block.text) else None
-    return None
+    if not python:
+        return None
+    chosen = (defining or python)[-1]
+    if runs_here and len(defining) > 1:
+        chosen = next((block for block in reversed(defining) if runs_here(block.text)), chosen)
+    helpers = _helpers_of(chosen, python, function)
+    text = "".join(block.text for block in [*helpers, chosen])
+    return text if _has_plain_lines(text) else None
+
+
+def _helpers_of(chosen, blocks, function):
+    """Return the blocks that bind a name which `chosen` uses and does not bind itself, but not the function.
+
+    Of a block behind it, which is mostly a demonstration, only functions and classes count that no block before it has.
+    """
+    wanted = set(_WORD.findall(chosen.text)) - chosen.defined_names()
+    place = next(place for place, block in enumerate(blocks) if block is chosen)
+    helpers = []
+    missing = set(wanted)
+    for block in blocks[:place]:
+        names = block.defined_names()
+        if names & wanted and function not in names:
+            helpers.append(block)
+            missing -= names
+    for block in blocks[place + 1 :]:
+        if block.defined_functions() & missing and function not in block.defined_names():
+            helpers.append(block)
+    return helpers
 
 
 def _fenced_blocks(text: str) -> list[_Block] | None:
     """Return the fenced blocks of a Markdown text, or None if one is left open. Takes time linear in the text.
 
     A block ends with a line of the fence's own character, as many of them or more, and at most three blanks deeper than
-    its first line. A fence in a docstring, which stands deeper, is a part of the program.
+    its first line; an HTML comment or a sentence may follow. A fence in a docstring, which stands deeper, is a part of
+    the program. Blocks inside an HTML comment do not count.
     """
     text = text.replace("\r\n", "\n")
+    if _QUOTED_FENCE.search(text):
+        text = _QUOTED_LINES.sub(_without_quote_marks, text)
     blocks = []
     opening = None
+    is_hidden = False
+    place = 0  # up to which comments have been looked for
     for fence in _FENCE.finditer(text):
         if opening is None:
-            if _opens(fence):
+            is_hidden = _ends_in_comment(text[place : fence.start()], is_hidden)
+            place = fence.end()
+            if not is_hidden and _opens(fence):
                 opening = fence
         elif _closes(fence, opening):
             content = text[opening.end() + 1 : fence.start()]
             blocks.append(_Block(_language(opening), _without_indentation(content, len(opening[1]))))
             opening = None
+            place = fence.end()
     return blocks if opening is None else None
+
+
+def _ends_in_comment(text: str, begins_in_comment: bool) -> bool:
+    """Whether an HTML comment, which no reader sees, is open at the end of a text."""
+    last_begin = text.rfind("<!--")
+    last_end = text.rfind("-->")
+    return begins_in_comment if last_begin == last_end else last_begin > last_end
+
+
+def _without_quote_marks(lines: re.Match) -> str:
+    """Return the lines of a block quote without its marks, if a fence is among them."""
+    if not _QUOTED_FENCE.search(lines[0]):
+        return lines[0]
+    text = _QUOTE.sub("", lines[0])
+    return text if _AT_MARGIN.search(text) else _FIRST_BLANK.sub("", text)
 
 
 def _opens(fence):
@@ -88,7 +176,9 @@ def _opens(fence):
 def _closes(fence, opening):
     is_same = fence[2][0] == opening[2][0] and len(fence[2]) >= len(opening[2])
     is_deeper = len(fence[1]) > len(opening[1]) + 3
-    return is_same and not is_deeper and not fence[3].strip()
+    following = fence[3].strip()
+    is_end = not following or following.startswith("<!--") or _SENTENCE.match(fence[3])
+    return bool(is_same and not is_deeper and is_end)
 
 
 def _language(opening):

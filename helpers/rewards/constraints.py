@@ -1,100 +1,39 @@
-r"""Verifiable instructions: demands on a text that code can check, and the reward that pays for them.
+"""Verifiable instructions: demands on a text that code can check, and the reward that pays for them.
 
-What the demands are about:
-
-- The answer is the final channel without the white space at its ends; `\r\n` is read as `\n`.
-- A word is a run of letters of any alphabet; hyphens and apostrophes between letters belong to it, as in "don't".
-  Digits are no part of words. Words are compared without regard to case.
-- A line ends at `\n`, and counts if it holds more than white space.
-- A paragraph is a run of lines that count; a line that does not count ends it.
-- A sentence ends at `.`, `!` or `?`, or several of them, where white space, the end of the text, or first closing
-  quotes or brackets follow. It counts if it holds a word. Abbreviations are not known. A last sentence needs no end.
-- A bullet is a line that begins with "- " and holds more.
+What words, lines, sentences and paragraphs are is what a reader sees (`reading.py`); README.md states the rules.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from helpers.rewards.arguments import rows_of, shown, text_of
+from helpers.rewards.reading import (
+    AnswerText,
+    first_letter,
+    has_content,
+    has_digit_in_word,
+    has_letter,
+    plain_characters,
+    read_json,
+    unfenced,
+    words_of,
+)
 from helpers.rewards.registry import register_reward
-from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError, did_you_mean, first_line
 
-#: What belongs to a word where it stands between letters.
-JOINERS = "'\u2019-"
-#: The ends of a sentence. Where a run of them begins is fixed, so the time is linear in the text.
-_SENTENCE_END = re.compile(r"""(?<![.!?])[.!?]++["')\]]*+(?=\s|\Z)""")
-_PLAIN = re.compile(r"[\t\n\x20-\x7e]*+")
-#: A string in JSON, or what looks like one: without its end it runs to the end of the text, so the time is linear.
-_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-_BRACKET = re.compile(r"[\[\]{}]")
-#: An object that holds lists: no kind of value in FIELDS is deeper.
-MOST_DEPTH = 2
+_CONSONANTS = re.compile(r"[b-df-hj-np-tv-xz0-9'.,:/-]+")
+_ASCII = re.compile(r"[\t\n\x20-\x7e]*+")
 MOST_COUNT = 100_000
-#: The share of a right answer's reward that an answer with some broken demands can earn at most.
-PARTIAL = 0.5
+#: A hyphen, or a dash in its place.
+_BULLETS = ("- ", "\u2013 ", "\u2014 ")
+#: What an answer that breaks one of very many demands earns. It is little, and falls with the square of the share that
+#: is satisfied, since words without meaning satisfy half of the demands: nouns drawn at random behind the words that a
+#: prompt asks for earn less than 0.05 on average.
+PARTIAL = 0.1
 _EXAMPLE = '[{"kind": "words_exactly", "count": 20}]'
-
-
-@dataclass(frozen=True)
-class AnswerText:
-    """An answer, and its words, lines and sentences, each found when it is first needed."""
-
-    text: str
-
-    @classmethod
-    def of(cls, completion: str | list[dict]) -> "AnswerText":
-        """Return the answer in a completion: a message list, of which the final channel counts, or a plain string."""
-        text = text_of(completion)
-        return cls(text.replace("\r\n", "\n").strip())
-
-    @cached_property
-    def words(self) -> list[str]:
-        """The words as compared, without regard to case."""
-        return [word.casefold() for word in words_of(self.text)]
-
-    @cached_property
-    def lines(self) -> list[str]:
-        """The lines that count, without the white space at their ends."""
-        lines = [line.strip() for line in self.text.split("\n")]
-        return [line for line in lines if line]
-
-    @cached_property
-    def sentences(self) -> list[str]:
-        """The sentences, without their ends."""
-        return [piece for piece in _SENTENCE_END.split(self.text) if has_letter(piece)]
-
-    @cached_property
-    def paragraph_count(self) -> int:
-        """The number of paragraphs."""
-        count = 0
-        was_blank = True
-        for line in self.text.split("\n"):
-            is_blank = not line.strip()
-            if was_blank and not is_blank:
-                count += 1
-            was_blank = is_blank
-        return count
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text, as they are written there."""
-    only_words = "".join(char if char.isalpha() or char in JOINERS else " " for char in text)
-    words = [piece.strip(JOINERS) for piece in only_words.split()]
-    return [word for word in words if word]
-
-
-def has_letter(text: str) -> bool:
-    """Tell whether a text holds a letter, and so a word."""
-    return any(char.isalpha() for char in text)
-
-
-def first_letter(text: str) -> str:
-    """Return the first letter of a text, without regard to case; "" where there is none."""
-    letters = (char for char in text if char.isalpha())
-    return next(letters, "").casefold()
 
 
 def _is_count(value):
@@ -102,7 +41,7 @@ def _is_count(value):
 
 
 def _is_word(value):
-    return isinstance(value, str) and words_of(value) == [value]
+    return isinstance(value, str) and words_of(plain_characters(value)) == [plain_characters(value)]
 
 
 def _are_words(value):
@@ -110,7 +49,17 @@ def _are_words(value):
 
 
 def _is_phrase(value):
-    return isinstance(value, str) and has_letter(value)
+    return isinstance(value, str) and len(_compared_words(value)) > 0
+
+
+def _compared(word: str) -> str:
+    """Return a word or a letter of a constraint in the form in which those of an answer are compared."""
+    return plain_characters(word).casefold()
+
+
+def _compared_words(text: str) -> list[str]:
+    """Return the words of a value as `AnswerText.words` has those of an answer."""
+    return [word.casefold() for word in words_of(plain_characters(text))]
 
 
 def _is_letter(value):
@@ -123,12 +72,17 @@ def _are_fields(value):
 
 
 def _is_list_of_texts(value):
-    return type(value) is list and all(type(item) is str for item in value)
+    return type(value) is list and len(value) > 0 and all(map(_is_text, value))
+
+
+def _is_text(value):
+    """A text that says something."""
+    return type(value) is str and any(map(str.isalnum, value))
 
 
 #: kind of a value in a JSON object -> how a prompt says it, and the test of a value that was read.
 FIELDS: dict[str, tuple[str, Callable[[object], bool]]] = {
-    "text": ("a text", lambda value: type(value) is str),
+    "text": ("a text", _is_text),
     "integer": ("an integer", lambda value: type(value) is int),
     "number": ("a number", lambda value: type(value) in (int, float)),
     "boolean": ("true or false", lambda value: type(value) is bool),
@@ -175,38 +129,38 @@ def _constraint_kind(sentence: str, is_guard: bool = False, **values: str) -> Ca
 
 @_constraint_kind("Use at least {count} different words.", is_guard=True, count="count")
 def different_words(answer: AnswerText, count: int) -> bool:
-    """Tell whether at least `count` words differ by more than case: a word that is repeated counts once."""
-    return len(set(answer.words)) >= count
+    """Tell whether at least `count` words differ by more than case. Numerals, and runs of consonants, are none here."""
+    return len({word for word in answer.words if not _CONSONANTS.fullmatch(word)}) >= count
 
 
 @_constraint_kind("Use at most {count} characters.", is_guard=True, count="count")
 def characters_at_most(answer: AnswerText, count: int) -> bool:
     """Tell whether there are at most `count` characters of any kind, white space within the answer included."""
-    return len(answer.text) <= count
+    return len(answer.written) <= count
 
 
 @_constraint_kind("Use plain ASCII characters only.", is_guard=True)
 def plain_text(answer: AnswerText) -> bool:
     """Tell whether all characters are printable ASCII, tabs or line ends: none is invisible or looks like another."""
-    return _PLAIN.fullmatch(answer.text) is not None
+    return _ASCII.fullmatch(answer.written) is not None
 
 
 @_constraint_kind("Use exactly {count} words.", count="count")
 def words_exactly(answer: AnswerText, count: int) -> bool:
     """Tell whether the number of words is `count`."""
-    return len(answer.words) == count
+    return answer.word_count == count
 
 
 @_constraint_kind("Use at least {count} words.", count="count")
 def words_at_least(answer: AnswerText, count: int) -> bool:
     """Tell whether the number of words is `count` or more."""
-    return len(answer.words) >= count
+    return answer.word_count is not None and answer.word_count >= count
 
 
 @_constraint_kind("Use at most {count} words.", count="count")
 def words_at_most(answer: AnswerText, count: int) -> bool:
     """Tell whether the number of words is `count` or less."""
-    return len(answer.words) <= count
+    return answer.word_count is not None and answer.word_count <= count
 
 
 @_constraint_kind("Write exactly {count} lines.", count="count")
@@ -218,17 +172,18 @@ def lines_exactly(answer: AnswerText, count: int) -> bool:
 @_constraint_kind('Write exactly {count} bullet points, lines that begin with "- ".', count="count")
 def bullets_exactly(answer: AnswerText, count: int) -> bool:
     """Tell whether the number of bullets is `count`. Other lines may stand between them."""
-    bullets = [line for line in answer.lines if line.startswith("- ")]
+    bullets = [line for line in answer.lines if line.startswith(_BULLETS)]
     return len(bullets) == count
 
 
 @_constraint_kind('Write nothing but a numbered list of {count} lines: "1. ", "2. " and so on.', count="count")
 def numbered_list(answer: AnswerText, count: int) -> bool:
-    """Tell whether there are `count` lines, of which line n begins with n, a full stop and a space, and has a word."""
+    """Tell whether there are `count` lines, of which line n begins with n, a full stop and a space, and says more."""
     if len(answer.lines) != count:
         return False
     for number, line in enumerate(answer.lines, 1):
-        if not line.startswith(f"{number}. ") or not has_letter(line):
+        start = f"{number}. "
+        if not line.startswith(start) or not has_content(line.removeprefix(start)):
             return False
     return True
 
@@ -236,7 +191,7 @@ def numbered_list(answer: AnswerText, count: int) -> bool:
 @_constraint_kind("Write exactly {count} sentences.", count="count")
 def sentences_exactly(answer: AnswerText, count: int) -> bool:
     """Tell whether the number of sentences is `count`."""
-    return len(answer.sentences) == count
+    return answer.sentence_count == count
 
 
 @_constraint_kind("Write exactly {count} paragraphs, with an empty line between them.", count="count")
@@ -248,89 +203,90 @@ def paragraphs_exactly(answer: AnswerText, count: int) -> bool:
 @_constraint_kind("Use the words {words}.", words="words")
 def contains_words(answer: AnswerText, words: list[str]) -> bool:
     """Tell whether every one of `words` is a word of the answer."""
-    return {word.casefold() for word in words} <= set(answer.words)
+    return set(map(_compared, words)) <= set(answer.words)
 
 
 @_constraint_kind('Use the word "{word}" at least {count} times.', word="word", count="count")
 def word_at_least(answer: AnswerText, word: str, count: int) -> bool:
     """Tell whether `count` or more of the answer's words are `word`."""
-    return answer.words.count(word.casefold()) >= count
+    return answer.words.count(_compared(word)) >= count
 
 
 @_constraint_kind('Use the word "{word}" exactly {count} times.', word="word", count="count")
 def word_exactly(answer: AnswerText, word: str, count: int) -> bool:
     """Tell whether `count` of the answer's words are `word`."""
-    return answer.words.count(word.casefold()) == count
+    return answer.words.count(_compared(word)) == count
 
 
 @_constraint_kind('Do not use the word "{word}".', word="word")
 def avoids_word(answer: AnswerText, word: str) -> bool:
     """Tell whether `word` is not among the answer's words."""
-    return word.casefold() not in answer.words
+    return _compared(word) not in answer.words
 
 
 @_constraint_kind('Do not use the letter "{letter}".', letter="letter")
 def avoids_letter(answer: AnswerText, letter: str) -> bool:
-    """Tell whether `letter` stands nowhere in the answer, in upper or lower case."""
-    return letter.casefold() not in answer.text.casefold()
+    """Tell whether `letter` stands nowhere in the answer, in upper or lower case, and no digit in its place."""
+    return _compared(letter) not in answer.seen.casefold() and not has_digit_in_word(answer.seen)
 
 
 @_constraint_kind('Begin with the words "{words}".', words="phrase")
 def begins_with(answer: AnswerText, words: str) -> bool:
     """Tell whether the first words of the answer are those of `words`."""
-    first = [word.casefold() for word in words_of(words)]
+    first = _compared_words(words)
     return answer.words[: len(first)] == first
 
 
 @_constraint_kind('End with the words "{words}".', words="phrase")
 def ends_with(answer: AnswerText, words: str) -> bool:
     """Tell whether the last words of the answer are those of `words`."""
-    last = [word.casefold() for word in words_of(words)]
+    last = _compared_words(words)
     return answer.words[-len(last) :] == last
 
 
 @_constraint_kind("Write everything in lower case.")
 def lower_case(answer: AnswerText) -> bool:
     """Tell whether there is a letter, and none that has a lower case of its own."""
-    return has_letter(answer.text) and answer.text.lower() == answer.text
+    return has_letter(answer.seen) and answer.seen.lower() == answer.seen
 
 
 @_constraint_kind("Write everything in upper case.")
 def upper_case(answer: AnswerText) -> bool:
     """Tell whether there is a letter, and none that has an upper case of its own."""
-    return has_letter(answer.text) and answer.text.upper() == answer.text
+    return has_letter(answer.seen) and answer.seen.upper() == answer.seen
 
 
 @_constraint_kind("Use no commas.")
 def no_commas(answer: AnswerText) -> bool:
     """Tell whether the character `,` stands nowhere in the answer."""
-    return "," not in answer.text
+    return "," not in answer.seen
 
 
 @_constraint_kind('Begin each line with the letter "{letter}".', letter="letter")
 def lines_begin_with(answer: AnswerText, letter: str) -> bool:
     """Tell whether every line's first letter is `letter`, in upper or lower case. A bullet's dash is no letter."""
     first_letters = {first_letter(line) for line in answer.lines}
-    return first_letters == {letter.casefold()}
+    return first_letters == {_compared(letter)}
 
 
 @_constraint_kind('Write one line for each letter of "{word}": the first letters of the lines spell it.', word="word")
 def acrostic(answer: AnswerText, word: str) -> bool:
     """Tell whether the first letters of the lines are those of `word`, in order, in upper or lower case."""
-    letters = [char.casefold() for char in word if char.isalpha()]
+    letters = [char for char in _compared(word) if char.isalpha()]
     return [first_letter(line) for line in answer.lines] == letters
 
 
 @_constraint_kind("Use at most {count} words in each line.", count="count")
 def line_words_at_most(answer: AnswerText, count: int) -> bool:
     """Tell whether no line has more than `count` words."""
-    return all(len(words_of(line)) <= count for line in answer.lines)
+    is_counted = answer.word_count is not None
+    return is_counted and all(len(words_of(line)) <= count for line in answer.lines)
 
 
 @_constraint_kind("Use no word of more than {count} letters.", count="count")
 def word_letters_at_most(answer: AnswerText, count: int) -> bool:
     """Tell whether no word has more than `count` letters. Hyphens and apostrophes are no letters."""
-    letter_counts = [sum(map(str.isalpha, word)) for word in words_of(answer.text)]
+    letter_counts = [sum(map(str.isalpha, word)) for word in answer.words]
     return all(letter_count <= count for letter_count in letter_counts)
 
 
@@ -349,14 +305,17 @@ def no_repeated_words(answer: AnswerText) -> bool:
 @_constraint_kind("Put the whole answer in double quotes, and use no others.")
 def quoted(answer: AnswerText) -> bool:
     """Tell whether the answer begins and ends with a double quote, and has no other."""
-    is_enclosed = len(answer.text) >= 2 and answer.text[0] == '"' == answer.text[-1]
-    return is_enclosed and answer.text.count('"') == 2
+    is_enclosed = len(answer.seen) >= 2 and answer.seen[0] == '"' == answer.seen[-1]
+    return is_enclosed and answer.seen.count('"') == 2
 
 
 @_constraint_kind("Answer with one JSON object that has exactly the keys {fields}.", fields="fields")
 def json_object(answer: AnswerText, fields: dict[str, str]) -> bool:
-    """Tell whether the answer is one JSON object with these keys, each once, and values of these kinds."""
-    found = read_json(answer.text)
+    """Tell whether the answer is one JSON object with these keys, each once, and values of these kinds.
+
+    It may stand in one fenced block.
+    """
+    found = read_json(unfenced(answer.written))
     if type(found) is not dict or found.keys() != fields.keys():
         return False
     for key, kind in fields.items():
@@ -364,46 +323,6 @@ def json_object(answer: AnswerText, fields: dict[str, str]) -> bool:
         if not is_of_kind(found[key]):
             return False
     return True
-
-
-def read_json(text: str) -> object:
-    """Return what a JSON text holds, with 0 for every number; None for invalid JSON, or nested deeper than needed.
-
-    Numbers are not computed, however long they are. NaN, infinities and keys that stand twice are not JSON here.
-    """
-    if _is_deeper_than(text, MOST_DEPTH):
-        return None
-    try:
-        return json.loads(
-            text,
-            parse_int=lambda digits: 0,
-            parse_float=lambda digits: 0.0,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_object_of,
-        )
-    except ValueError:
-        return None
-
-
-def _is_deeper_than(text: str, most: int) -> bool:
-    """Tell whether brackets are open within one another more than `most` deep, strings aside."""
-    depth = 0
-    for bracket in _BRACKET.finditer(_JSON_STRING.sub("", text)):
-        depth += 1 if bracket[0] in "[{" else -1
-        if depth > most:
-            return True
-    return False
-
-
-def _refuse_constant(name):
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object_of(pairs):
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
-    return found
 
 
 @dataclass(frozen=True)
@@ -445,7 +364,7 @@ def read_constraints(column: str) -> tuple[Constraint, ...]:
     [{"kind": "words_exactly", "count": 20}]. Raises UserError for anything else.
     """
     if not isinstance(column, str):
-        raise UserError(f"The column 'constraints' holds {column!r:.80}: write JSON text such as {_EXAMPLE}.")
+        raise UserError(f"The column 'constraints' holds {shown(column)}: write JSON text such as {_EXAMPLE}.")
     return _read_column(column)
 
 
@@ -501,26 +420,27 @@ class Judgement:
 def judge_constraints(completion: str | list[dict], column: str, finish_reason: str = "stop") -> Judgement:
     """Judge the final channel of a completion by the constraints in a row's column.
 
-    An answer that satisfies all of them earns 1. Another one earns half the share that it satisfies of those that are
-    not guards. It earns nothing if it breaks a guard, was cut off, or has no word. Raises UserError for a malformed
-    column.
+    An answer that satisfies all of them earns 1. Another one earns a tenth of the square of the share that it satisfies
+    of those that are not guards. It earns nothing if it breaks a guard, was cut off, or has no word.
+
+    Raises UserError for a malformed column.
     """
     constraints = read_constraints(column)
     if finish_reason != "stop":
         return Judgement(0.0, reason="was cut off")
-    answer = AnswerText.of(completion)
+    answer = AnswerText(text_of(completion))
     guards = [constraint for constraint in constraints if constraint.kind.is_guard]
     for guard in guards:  # the first one that is broken decides, so that a long answer costs little
         if not guard.is_satisfied_by(answer):
             broken = (guard.kind.name,)
             return Judgement(0.0, broken, _reason(broken))
-    if not has_letter(answer.text):
+    if not has_letter(answer.seen):
         return Judgement(0.0, reason="has no word")
     others = [constraint for constraint in constraints if not constraint.kind.is_guard]
     broken = tuple(constraint.kind.name for constraint in others if not constraint.is_satisfied_by(answer))
     if broken:
         share = 1 - len(broken) / len(others)
-        return Judgement(PARTIAL * share, broken, _reason(broken))
+        return Judgement(PARTIAL * share**2, broken, _reason(broken))
     return Judgement(1.0)
 
 
@@ -536,13 +456,13 @@ def instruction_constraints(
     finish_reasons: Sequence[str] | None = None,
     **_,
 ) -> list[float]:
-    """Pay 1 for an answer that satisfies every constraint of its row, and at most half of that for any other.
+    """Pay 1 for an answer that satisfies every constraint of its row, and at most a tenth of that for any other.
 
     constraints: for each completion, JSON text as `read_constraints` reads it. See `judge_constraints`.
     """
-    finish_reasons = known_finish_reasons(finish_reasons, completions)
+    rows = rows_of("instruction_constraints", completions, finish_reasons, constraints=constraints)
     values = []
-    for completion, column, finish_reason in zip(completions, constraints, finish_reasons, strict=True):
-        judgement = judge_constraints(completion, column, finish_reason)
+    for text, finish_reason, column in rows:
+        judgement = judge_constraints(text, column, finish_reason)
         values.append(judgement.value)
     return values

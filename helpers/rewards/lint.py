@@ -18,9 +18,9 @@ from types import SimpleNamespace
 from helpers.rewards.calling import (
     arguments_without_logs,
     call_reward,
-    check_count,
     describe_failure,
     name_of,
+    reward_values,
 )
 from helpers.rewards.probes import (
     CANARY_VARIABLE,
@@ -33,7 +33,7 @@ from helpers.rewards.probes import (
 )
 from helpers.rewards.registry import RewardSpec, list_rewards
 from helpers.rollout.completion import Completion
-from helpers.runtime import UserError, first_line, is_finite_number
+from helpers.runtime import UserError, first_line
 
 HONEST = "honest answer"
 PADDED = "honest answer behind filler"
@@ -298,24 +298,21 @@ class _Lint:
                     problems[f"'{name_of(function)}' RAN it"] += len(found)
             for problem, count in problems.items():
                 self._report(probe, problem, count, len(texts))
-            table.append(self._checked(function, probe, values, spec))
+            self._report_outside(function, probe, values, spec)
+            table.append(values)
         return table
 
-    def _checked(self, function: Callable, probe: str, values: Sequence, spec: RewardSpec | None) -> list[float | None]:
-        """Return the values as numbers; report those that the trainer refuses and those outside the range."""
-        name = name_of(function)
-        refused = [value for value in values if value is not None and not is_finite_number(value)]
-        if refused:
-            problem = f"'{name}' returned {refused[0]!r:.40}, which is no finite number and not None"
-            self._report(probe, problem, len(refused), len(values))
-        numbers = [float(value) if value is not None and is_finite_number(value) else None for value in values]
-        if spec is not None:
-            low, high = spec.value_range
-            outside = [number for number in numbers if number is not None and not low <= number <= high]
-            if outside:
-                problem = f"'{name}' returned {outside[0]:g}, and its range is {low:g} to {high:g}"
-                self._report(probe, problem, len(outside), len(values))
-        return numbers
+    def _report_outside(
+        self, function: Callable, probe: str, values: Sequence[float | None], spec: RewardSpec | None
+    ) -> None:
+        """Report values outside the range that the reward is registered with."""
+        if spec is None:
+            return
+        low, high = spec.value_range
+        outside = [value for value in values if value is not None and not low <= value <= high]
+        if outside:
+            problem = f"'{name_of(function)}' returned {outside[0]:g}, and its range is {low:g} to {high:g}"
+            self._report(probe, problem, len(outside), len(values))
 
     def _pay(self, probe: str, table: Sequence[Sequence[float | None]]) -> list[float | None]:
         """Return the weighted sum for each completion, as the trainer forms it; None where no reward judged it."""
@@ -379,16 +376,15 @@ def _call(function: Callable, rows: Sequence[Row], texts: Sequence[str]) -> tupl
     name = name_of(function)
     nothing = [None] * len(texts)
     try:
-        values = call_reward(function, **_arguments(rows, texts))
+        returned = call_reward(function, **_arguments(rows, texts))
     except UserError as error:
         return nothing, f"'{name}' raised UserError: {first_line(error)}"
     except Exception as error:
         return nothing, describe_failure(f"'{name}'", error)
     try:
-        check_count(name, values, len(texts))
+        return reward_values(name, returned, len(texts)), None
     except UserError as error:
         return nothing, first_line(error)
-    return values, None
 
 
 @contextmanager

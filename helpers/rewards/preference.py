@@ -1,12 +1,13 @@
 """Rewards by comparison, for what has no right answer, such as creative writing."""
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from helpers.rewards.arguments import content_text, rows_of, shown, text_of
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
-from helpers.rewards.text import known_finish_reasons, text_of
 from helpers.runtime import UserError, read_jsonl
 
 #: A judge of two texts: 1 where the first is better, 0 where the second is, 0.5 where neither is.
@@ -16,6 +17,8 @@ _Conversation = tuple[tuple[str, str], ...]
 
 _COLUMNS = ("prompt", "chosen", "rejected")
 _VERDICTS = (0.0, 0.5, 1.0)
+#: What counts as a letter or a symbol and shows nothing: Hangul's fillers, the empty Braille pattern.
+_BLANKS = str.maketrans("", "", "\u115f\u1160\u3164\uffa0\u2800")
 
 
 @register_reward(value_range=(0.0, 1.0))
@@ -65,13 +68,12 @@ class Preference(Reward):
     def __call__(
         self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **_
     ) -> list[float | None]:
-        finish_reasons = known_finish_reasons(finish_reasons, completions)
         answers = []
         places_of = defaultdict(list)
-        for place, (prompt, completion, reason) in enumerate(zip(prompts, completions, finish_reasons, strict=True)):
-            text = text_of(completion).strip()
-            counts = reason == "stop" and _is_visible(text)
-            answers.append(text if counts else "")
+        rows = rows_of(self.name, completions, finish_reasons, prompts=prompts)
+        for place, (text, finish_reason, prompt) in enumerate(rows):
+            counts = finish_reason == "stop" and _is_visible(text)
+            answers.append(text.strip() if counts else "")
             places_of[_conversation(prompt)].append(place)
         values = [None] * len(answers)
         for conversation, places in places_of.items():
@@ -134,15 +136,17 @@ class Preference(Reward):
 
 
 def _is_visible(text: str) -> bool:
-    """Tell whether a text has a character that is neither a space nor a control or format character."""
-    return any(character.isprintable() and not character.isspace() for character in text)
+    """Tell whether a text has a character that is seen: no blank of any kind, and no control or format character."""
+    return any(unicodedata.category(character)[0] in "LNPS" for character in text.translate(_BLANKS))
 
 
 def _conversation(prompt: str | Sequence[Mapping]) -> _Conversation:
     """Return the same value for the same prompt, which a text and a single user message with that text are."""
     if isinstance(prompt, str):
         return (("user", prompt.strip()),)
-    return tuple((message["role"], (message.get("content") or "").strip()) for message in prompt)
+    if not isinstance(prompt, (list, tuple)) or not all(isinstance(message, Mapping) for message in prompt):
+        raise UserError(f"preference: a prompt is {type(prompt).__name__} {shown(prompt)}: give a text or messages.")
+    return tuple((str(message.get("role")), content_text(message.get("content")).strip()) for message in prompt)
 
 
 def _prompt_text(conversation: _Conversation) -> str:
@@ -159,7 +163,7 @@ def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_
         try:
             conversation = _conversation(row["prompt"])
             chosen, rejected = text_of(row["chosen"]).strip(), text_of(row["rejected"]).strip()
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, UserError) as error:
             raise UserError(
                 f"{where} of preference's table is not a preference: give it prompt, chosen and rejected, each a text "
                 "or a list of messages."

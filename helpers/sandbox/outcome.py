@@ -9,19 +9,24 @@ class Status(Enum):
 
     ANSWERED = "answered"
     NOT_PARSED = "not parsed"
-    #: It needs something that the policy does not offer.
-    NOT_ALLOWED = "not allowed here"
-    #: It reaches for what could do the work for it.
-    CHEAT = "a cheat by the policy"
+    #: Its syntax is that of a Python newer than this one.
+    NEWER_PYTHON = "needs a newer Python"
+    #: The task's scan refused it.
+    REFUSED = "refused by the scan"
+    #: It needs a module that is not in the process.
+    UNAVAILABLE = "needs a module that is not here"
     RAISED = "raised an exception"
     OUT_OF_TIME = "ran out of time"
-    FORBIDDEN_CALL = "made a forbidden system call"
+    #: It made a system call of another architecture.
+    KILLED = "was killed by the system"
     WROTE_TOO_MUCH = "wrote too much"
     #: It wrote bytes that the protocol does not have at that point.
     BROKE_PROTOCOL = "wrote what was not asked for"
     CRASHED = "crashed the interpreter"
     #: It exited, or was killed from outside, before it had answered.
     EXITED = "exited without an answer"
+    #: The system lacks what the wall is made of, such as seccomp.
+    NO_LOCKDOWN = "no wall on this host"
     #: The sandbox itself failed, which says nothing of the program.
     SANDBOX_FAILED = "the sandbox failed"
 
@@ -44,6 +49,10 @@ class Outcome:
     @property
     def answered(self) -> bool:
         return self.status is Status.ANSWERED
+
+
+class NoLockdown(OSError):
+    """The system lacks what the wall is made of. The message says what."""
 
 
 class NoAnswer(Exception):

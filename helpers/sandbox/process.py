@@ -8,33 +8,32 @@ from contextlib import suppress
 
 from helpers.sandbox.drivers import Driver
 from helpers.sandbox.inside import protocol
-from helpers.sandbox.outcome import NoAnswer, Status
-from helpers.sandbox.payload import Call, Limits, Payload, Program
+from helpers.sandbox.outcome import NoAnswer, NoLockdown, Status
+from helpers.sandbox.payload import Call, Limits, Payload
 from helpers.sandbox.zygote import Zygote
 
-_LONGEST_CODE = 1_000_000  # bytes
 _POLL_MILLISECONDS = 100
 _SMALLEST_PROGRESS = 1e-4  # CPU seconds; a process that used less while we waited stood still
-_LOWEST_PRIORITY = 19
+_SETTLE_SECONDS = 0.1  # for which a process that has answered may go on before its clock is read all the same
+_SETTLE_POLL_SECONDS = 1e-4
 
 _CRASHED = (Status.CRASHED, "it crashed the interpreter")
 #: signal that ended a process -> the status of the run and its reason
 _ENDED_BY = {
-    signal.SIGSYS: (
-        Status.FORBIDDEN_CALL,
-        "it asked the system for something that pure Python does not need, and was stopped",
-    ),
+    signal.SIGSYS: (Status.KILLED, "it made a system call of another architecture, and was stopped"),
     signal.SIGXCPU: (Status.OUT_OF_TIME, "it ran out of time"),
     signal.SIGKILL: (Status.EXITED, "it stopped answering"),
     signal.SIGSEGV: _CRASHED,
     signal.SIGABRT: _CRASHED,
     signal.SIGBUS: _CRASHED,
+    signal.SIGILL: _CRASHED,
 }
 #: status in the protocol -> status of the run
 _REPORTED = {
     protocol.NOT_PARSED: Status.NOT_PARSED,
-    protocol.NOT_ALLOWED: Status.NOT_ALLOWED,
-    protocol.CHEAT: Status.CHEAT,
+    protocol.NEWER: Status.NEWER_PYTHON,
+    protocol.REFUSED: Status.REFUSED,
+    protocol.UNAVAILABLE: Status.UNAVAILABLE,
     protocol.RAISED: Status.RAISED,
     protocol.TOO_LONG: Status.WROTE_TOO_MUCH,
 }
@@ -43,6 +42,17 @@ _REPORTED = {
 def cpu_clock(pid: int) -> float:
     """Return the CPU seconds that process `pid` has used, read from outside (Linux: MAKE_PROCESS_CPUCLOCK)."""
     return time.clock_gettime((~pid) << 3 | 2)
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a process is running or ready to run. False where /proc does not say."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            status = file.read()
+    except OSError:
+        return False
+    state = status.rpartition(b") ")[2][:1]
+    return state == b"R"
 
 
 class SandboxedProcess:
@@ -60,9 +70,10 @@ class SandboxedProcess:
         self.limits = limits
         self.exit_status = None
         self.clock_at_load = 0.0
-        self.cpu_seconds = 0.0
+        self.cpu_allowed = limits.cpu_seconds  # by the clock; what it may show before we stop waiting
         self.pid = self._start()
         os.set_blocking(self.to_process, False)
+        os.set_blocking(self.from_process, False)
         self.deadline = time.monotonic() + limits.wall_seconds
         with suppress(OSError):  # a host may forbid it, and only noise comes of that
             os.sched_setaffinity(self.pid, {core})
@@ -82,49 +93,51 @@ class SandboxedProcess:
         os.close(self.to_process)
         os.close(self.from_process)
 
-    def compile(self, program: Program) -> None:
-        """Send a program, and keep in it the code that the process made of its text."""
-        code = program.code.get(self.driver)
-        content = program.text if code is None else code
-        header = protocol.PROGRAM_HEADER.pack(program.policy, code is not None, len(content))
+    def compile(self, program: str) -> None:
+        """Send a program's text, and wait until the process has compiled it."""
+        text = program.encode("utf-8", "surrogatepass")
         with suppress(BrokenPipeError):  # it may have said why before it ended
-            self._send(header + content)
+            self._send(protocol.PROGRAM_HEADER.pack(len(text)) + text)
         self._expect(protocol.COMPILED)
-        (size,) = protocol.CODE_HEADER.unpack(self.read(protocol.CODE_HEADER.size))
-        if size > _LONGEST_CODE:
-            raise NoAnswer(Status.NOT_ALLOWED, "the program is too long")
-        new_code = self.read(size)
-        if code is None:
-            program.code[self.driver] = new_code
 
     def load(self) -> None:
         """Run the program's top level. The process waited until now, so the time from here on is the program's."""
-        self.clock_at_load = self.clock()
+        self.clock_at_load = self._allow_time()
         self.write(protocol.GO)
         self._expect(protocol.LOADED)
 
-    def answer(self, call: Call, is_last: bool = True) -> bytes:
-        """Send the inputs of a call and return the answer: exactly as many bytes as the call says, and not one more.
-
-        is_last: no call follows, so that the process may be put behind all others.
-        """
-        self.send_inputs(call)
+    def answer(self, call: Call) -> bytes:
+        """Send the inputs of a call and return the answer: exactly as many bytes as the call says, and not one more."""
+        inputs = call.draw_inputs()
+        self._allow_time()
+        self._send_inputs(inputs, call.answer_bytes)
         self._expect(protocol.ANSWER)
         answer = self.read(call.answer_bytes)
-        if is_last:
-            with suppress(OSError):  # makes the system bring the clock of a process that still runs up to date
-                os.setpriority(os.PRIO_PROCESS, self.pid, _LOWEST_PRIORITY)
-        self.cpu_seconds = self.clock() - self.clock_at_load
-        os.set_blocking(self.from_process, False)
         with suppress(BlockingIOError):
             if os.read(self.from_process, 1):
                 raise NoAnswer(Status.WROTE_TOO_MUCH, "it wrote more than its answer")
         return answer
 
-    def send_inputs(self, call: Call) -> None:
+    def _send_inputs(self, inputs: bytes, answer_bytes: int) -> None:
         """Send the inputs of a call after their size and that of the answer."""
-        inputs = call.draw_inputs()
-        self.write(protocol.INPUT_HEADER.pack(len(inputs), call.answer_bytes) + inputs)
+        self.write(protocol.INPUT_HEADER.pack(len(inputs), answer_bytes) + inputs)
+
+    def _allow_time(self) -> float:
+        """Allow the program its time for one more call from here on, and return its clock."""
+        now = self.clock()
+        self.cpu_allowed = min(now + self.limits.cpu_seconds, self.limits.total_cpu_seconds)
+        return now
+
+    def cpu_seconds_at_rest(self) -> float:
+        """Wait until the process waits for us, and return its CPU seconds from the start of the program's top level on.
+
+        The clock of a running process is up to date only at a tick. One that goes on after its answer is charged for
+        what it does.
+        """
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while _is_running(self.pid) and time.monotonic() < deadline:
+            time.sleep(_SETTLE_POLL_SECONDS)
+        return self.clock() - self.clock_at_load
 
     def clock(self) -> float:
         """Return the CPU seconds that the process has used so far."""
@@ -189,13 +202,15 @@ class SandboxedProcess:
         poll.register(descriptor, event)
         used = self.clock()
         last_progress = time.monotonic()
-        while not poll.poll(_POLL_MILLISECONDS):
+        is_ready = False
+        while not is_ready:
+            is_ready = bool(poll.poll(_POLL_MILLISECONDS))
             used_before = used
             used = self.clock()
             now = time.monotonic()
-            if used - used_before > _SMALLEST_PROGRESS:
+            if is_ready or used - used_before > _SMALLEST_PROGRESS:
                 last_progress = now
-            too_much_cpu = used > self.limits.cpu_seconds and not self.trusted
+            too_much_cpu = used > self.cpu_allowed and not self.trusted
             too_idle = now - last_progress > self.limits.idle_seconds
             if too_much_cpu or too_idle or now > self.deadline:
                 raise NoAnswer(Status.OUT_OF_TIME, "it ran out of time")
@@ -216,7 +231,7 @@ class SandboxedProcess:
         size = self.read(1)[0]
         reason = _printable(self.read(size))
         if status == protocol.NO_LOCKDOWN:
-            raise OSError(reason)
+            raise NoLockdown(reason)
         raise NoAnswer(_REPORTED[status], reason)
 
 
@@ -233,7 +248,7 @@ class RepeatedProcess(SandboxedProcess):
         try:
             self.compile(payload.program)
             self.load()
-            self.send_inputs(Call(payload.inputs, answer_bytes=0))
+            self._send_inputs(Call(payload.inputs, answer_bytes=0).draw_inputs(), answer_bytes=0)
         except NoAnswer as failure:
             self.close()
             raise OSError(f"our own program does not run: {failure}") from failure

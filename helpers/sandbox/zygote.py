@@ -14,8 +14,8 @@ from pathlib import Path
 from helpers.sandbox.drivers import Driver
 from helpers.sandbox.inside import protocol
 
-#: With and without the filter of system calls.
-LEVELS = ("os", "policy")
+#: With the filter of system calls, and without it.
+LEVELS = ("os", "process")
 #: The worker is started as a package of its own, so that nothing of `helpers` or of any package is in its memory.
 _COMMAND = [
     sys.executable, "-I", "-S", "-E", "-B", "-c",
@@ -48,8 +48,9 @@ class Zygote:
         self.lock = threading.Lock()
         self.control, control_of_zygote = socket.socketpair()
         self.control.settimeout(ZYGOTE_TIMEOUT_SECONDS)
-        paths = [str(driver.path) for driver in self.drivers]
-        command = [*_COMMAND, level, *paths]
+        command = [*_COMMAND, level]
+        for driver in self.drivers:
+            command += [str(driver.path), str(driver.scan or "")]
         try:
             with control_of_zygote:
                 self.process = subprocess.Popen(

@@ -21,7 +21,6 @@ from helpers.tasks.custom import CustomTask
 from helpers.tasks.general.task import GeneralTask
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.math.task import MathTask
-from helpers.tasks.matmul import rewards  # registers them
 from helpers.tasks.matmul.task import MatmulTask
 from helpers.tasks.reasoning.task import ReasoningTask
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Task

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helpers.rewards.calling import arguments_without_logs, call_reward, check_count, describe_failure, name_of
+from helpers.rewards.calling import arguments_without_logs, call_reward, describe_failure, name_of, reward_values
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, read_jsonl
 from helpers.tasks.drawing import prompt_id, text_digest
@@ -145,14 +145,15 @@ def _values_of(function: Callable, arguments: dict, count: int) -> Sequence[floa
     """Call a reward. Raises UserError if it raises or leaves answers out."""
     name = name_of(function)
     try:
-        values = call_reward(function, **arguments)
+        returned = call_reward(function, **arguments)
+    except UserError:
+        raise
     except Exception as error:
         failure = describe_failure(f"Reward '{name}'", error)
         raise UserError(
             f"{failure}, called to grade answers: fix it, or give CustomTask a grade function, and run this again."
         ) from error
-    check_count(name, values, count)
-    return values
+    return reward_values(name, returned, count)
 
 
 def _read(data) -> list[Row]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from helpers.rewards.text import text_of
+from helpers.rewards.arguments import text_of
 from helpers.rollout.completion import Completion
 from helpers.tasks.split import SPLITS, is_heldout
 

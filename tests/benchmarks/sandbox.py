@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.sandbox [--out file.json] [--rounds 5]
 
-Calls: a fresh process that answers one small product. Throughput: honest programs of the suite, small calls and then
-three or more timed ones near 64 x 64 x 64 for each. Fresh: the speed of one program, the first that a new sandbox
+Calls: a fresh process that answers one small product. Throughput: honest programs of the suite, untimed calls and
+then two or more timed ones of 64 x 64 x 64 for each. Fresh: the speed of one program, the first that a new sandbox
 judges, in 24 of them beside two processes that only burn time. Ranking: programs whose times on a quiet machine lie 5 %
 apart or more, judged several times with 0, 2 and 4 processes that only burn time; Spearman's rank correlation of the
 speed reward between any two runs, the worst and the mean. Copies: eight of one program in a batch, and how far their
@@ -26,16 +26,16 @@ import numpy as np
 from helpers.display import text_table
 from helpers.environment import hardware, versions
 from helpers.runtime import write_whole
-from helpers.sandbox import Call, Program
+from helpers.sandbox import Limits, Payload
 from helpers.tasks.matmul.contracts import CONTRACTS
 from helpers.tasks.matmul.encoding import DRIVER, answer_bytes, encode_inputs
 from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.rewards import FASTEST_HONEST, speed_pay
 from helpers.tasks.matmul.speed import BASELINE
-from helpers.tasks.matmul.task import speed_reward
-from helpers.tasks.matmul.trial import Verdict
+from helpers.tasks.programs.verdict import Verdict
 from tests.sandbox.suite import load_honest
 
-GAP, FEWEST = 1.05, 15  # between neighbours; programs in the ranking
+GAP, FEWEST = 1.05, 10  # between neighbours; programs in the ranking
 BURNERS = (0, 2, 4)
 MIX = ["naive", "zip_gen", "zip_list", "typed", "unroll", "lambda", "op_mul", "itertools", "slices", "append_local"]
 RUNNER = """
@@ -105,7 +105,7 @@ def spearman(x, y):
 
 
 def reward(speedup):
-    return speed_reward(Verdict(correct=True, speedup=speedup))
+    return speed_pay(Verdict("correct", speedup=speedup))
 
 
 def ladder(matmul_judge):
@@ -117,7 +117,7 @@ def ladder(matmul_judge):
     speeds = sorted((statistics.median(speeds), name) for name, *speeds in zip(near, *runs))
     chosen = []
     for speed, name in speeds:
-        inside = 0.5 < speed < 2 and abs(speed - 1) > 0.03
+        inside = 1 / FASTEST_HONEST < speed < FASTEST_HONEST and abs(speed - 1) > 0.03
         if inside and (not chosen or speed > 1.01 * GAP * chosen[-1][0]):
             chosen.append((speed, name))
     assert len(chosen) >= FEWEST, f"only {len(chosen)} programs lie far enough apart"
@@ -156,11 +156,11 @@ def costs(matmul_judge, rounds):
         started = time.perf_counter()
         assert all(verdict.correct for verdict in matmul_judge.judge_many(mix))
         rates.append(len(mix) / (time.perf_counter() - started))
-    worker, program, calls = matmul_judge.examiners[0].worker, Program(BASELINE), []
+    worker, program, calls = matmul_judge.examiners[0].worker, BASELINE, []
     for _ in range(200):
         inputs = encode_inputs(CONTRACTS["rows"], np.ones((4, 4)), np.ones((4, 4)))
         started = time.perf_counter()
-        worker.run_calls(DRIVER, program, [Call(inputs, answer_bytes(4, 4))])
+        worker.run(DRIVER, Payload(program, inputs), Limits(answer_bytes=answer_bytes(4, 4)))
         calls.append(1e3 * (time.perf_counter() - started))
     return {
         "call_ms": statistics.median(calls[1:]),

@@ -179,12 +179,11 @@ FAULTS = {
     "hangs": (hangs, "no answer within reward_timeout=0.5 seconds"),
     "hangs on": (hangs_on, "no answer within reward_timeout=0.5 seconds"),
     "times out by itself": (times_out, "raised TimeoutError: the read operation timed out"),
-    "nan": (lambda values: [float("nan"), *values[1:]], "returned nan: return a finite number"),
     "infinite": (lambda values: [float("inf"), *values[1:]], "returned inf: return a finite number"),
     "text": (lambda values: ["high", *values[1:]], "returned 'high': return a finite number"),
     "short": (lambda values: values[1:], "returned 7 values: return a list of 8"),
     "none": (lambda values: None, "returned a NoneType: return a list of 8"),
-    "array": (lambda values: np.array(values), "returned a ndarray: return a list of 8"),
+    "table": (lambda values: np.array([values]), "returned a ndarray: return a list of 8"),
     "huge": (lambda values: [10**400, *values[1:]], "returned 1000.*0: return a finite number"),
 }
 

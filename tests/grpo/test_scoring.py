@@ -1,26 +1,84 @@
 """How the reward functions of a generation are called."""
 
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
 from helpers.grpo.batch import Group
 from helpers.grpo.scoring import score
 from helpers.rollout.completion import Completion
+from helpers.runtime import UserError
+
+TEXTS = ("a", "bb", "ccc", "dddd")
 
 
-def test_a_function_that_changes_its_completions_does_not_change_the_next_ones():
-    def emptying(completions, **_):
-        for messages in completions:
-            messages.clear()
-        completions.reverse()
-        return [0.0] * 4
-
-    def length(completions, **_):
-        return [float(len(messages[0]["content"])) for messages in completions]
-
-    texts = ("a", "bb", "ccc", "dddd")
-    completions = [Completion.of_text(text) for text in texts]
+def scored(*rewards):
+    completions = [Completion.of_text(text) for text in TEXTS]
     groups = [Group("p", completions[:2]), Group("q", completions[2:])]
-    rows = [{"prompt": "p"}, {"prompt": "q"}]
-    scores = score([emptying, length], rows, groups, None, 5.0)
-    assert scores.rewards[:, 1].tolist() == [1, 2, 3, 4]
+    rows = [{"prompt": "p", "tags": ["x"]}, {"prompt": "q", "tags": ["y"]}]
+    return score(rewards, rows, groups, None, 5.0).rewards
+
+
+def empties_messages(completions, **_):
+    for messages in completions:
+        messages.clear()
+    return [0.0] * 4
+
+
+def reverses(completions, **_):
+    completions.reverse()
+    return [0.0] * 4
+
+
+def changes_the_data_set(tags, **_):
+    tags[0].append("z")
+    return [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("reward", "argument"),
+    [(empties_messages, "completions"), (reverses, "completions"), (changes_the_data_set, "tags")],
+)
+def test_a_reward_that_changes_its_arguments_is_named(reward, argument):
+    """The rows belong to the data set: every later step, and every other reward, would get what one reward left."""
+    with pytest.raises(UserError, match=f"^Reward '{reward.__name__}' changes its argument '{argument}', which other"):
+        scored(reward)
+
+
+def test_a_reward_that_calls_exit_is_named():
+    def leaves(completions, **_):
+        sys.exit(3)
+
+    with pytest.raises(UserError, match="^Reward 'leaves' raised RuntimeError: it calls exit"):
+        scored(leaves)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [[1, True, 0.5, None], [np.float32(1), np.int64(1), np.float64(0.5), NAN], np.array([1, 1, 0.5, NAN]),
+     torch.tensor([1, 1, 0.5, NAN], requires_grad=True), [torch.tensor(1), 1, Fraction(1, 2), torch.tensor(NAN)],
+     (1, 1, 0.5, None)],
+)  # fmt: skip
+def test_values_of_numpy_and_torch_and_nan_for_none(returned):
+    """TRL takes NaN for None, too."""
+    assert scored(lambda completions, **_: returned).tolist()[:3] == [[1.0], [1.0], [0.5]]
+    assert scored(lambda completions, **_: returned)[3].isnan().all()
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [None, 1.0, {}, "1111", [1, 2, 3], np.ones((4, 1)), np.ones(3), [1, 2, 3, "4"], [1, 2, 3, np.inf], [[1]] * 4,
+     [1, 2, 3, 1j], [1, 2, 3, np.ones(2)]],
+)  # fmt: skip
+def test_other_values_are_one_sentence(returned):
+    with pytest.raises(UserError, match="^Reward '<lambda>' returned .*: return a (list of 4|finite number)"):
+        scored(lambda completions, **_: returned)
 
 
 def test_a_text_of_nothing_has_a_token():

@@ -422,8 +422,8 @@ def test_a_run_is_not_resumed_at_another_level(tmp_path, prompts):
     trainer.save_model(tmp_path / "adapter")
     saved = json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())
     assert saved["settings"]["sandbox"] == "os" and saved["settings"]["task"] == "matmul"
-    with pytest.raises(UserError, match="written with sandbox='os' and this run has 'policy'"):
-        task = MatmulTask(level="policy")
+    with pytest.raises(UserError, match="written with sandbox='os' and this run has 'process'"):
+        task = MatmulTask(level="process")
         trainer_in(tmp_path / "run", prompts, max_steps=2, task=task).train(resume_from_checkpoint=True)
 
 

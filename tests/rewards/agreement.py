@@ -16,13 +16,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from importlib.metadata import version
 
 from latex2sympy2_extended.math_normalization import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 
-from helpers.rewards.answers import read_number
 from helpers.rewards.math import math_answer
+from helpers.rewards.numbers import read_number
 from helpers.runtime import ROOT, write_whole
 
 RESULTS = ROOT / "tests" / "benchmarks" / "results" / "math-verify.json"
@@ -161,6 +162,10 @@ def _grouped_thin_space(rng):
     return _signed(rng, *_grouped(rng, r"\,"))
 
 
+def _grouped_blank(rng):
+    return _signed(rng, *_grouped(rng, rng.choice((" ", "\u00a0", "\u202f", "~", r"\ ", r"\;"))), ("", "-"))
+
+
 def _grouped_after_other_signs(rng):
     return _signed(rng, *_grouped(rng, rng.choice((",", "{,}"))), ("\u2212", "+", "- "))
 
@@ -284,8 +289,10 @@ def _plus_or_minus(rng):
     return rng.choice((r"\pm %d", r"\mp %d", "\u00b1%d")) % value, Fraction(rng.choice((value, -value)))
 
 
-def _mixed_number(rng):
-    whole, top, bottom = rng.randint(1, 99), rng.randint(1, 9), rng.randint(2, 9)
+def _mixed_number(rng, is_proper=True):
+    whole = rng.randint(1, 99)
+    bottom = rng.randint(2, 9)
+    top = rng.randint(1, bottom - 1) if is_proper else rng.randint(bottom, 9)
     text = rf"{whole}{rng.choice(('', ' '))}\frac{{{top}}}{{{bottom}}}"
     return text, whole + Fraction(top, bottom)
 
@@ -375,6 +382,8 @@ def _invisible(rng):
 
 def _two_in_a_row(rng):
     first, second = _positive(rng), _positive(rng)
+    if len(str(second)) == 3:  # it would be a group of a larger number
+        second *= 10
     return f"{first} {second}", Fraction(rng.choice((first, second, int(f"{first}{second}"))))
 
 
@@ -412,6 +421,8 @@ _PATTERNS = (
     (r"[0-9] *\\[dt]?frac|\}[0-9]", False),  # a mixed number or a product
     (r"\{ ,\}|\{, \}| \{,\}|\{,\} |\b0+ +[0-9]", False),  # a space at a separator or behind a leading zero
     (r"^(\+|- ) *[0-9]+(,|\{,\})[0-9]{3}", True),  # thousands behind a plus, or a minus and a space
+    (r"\.$", True),  # a full stop
+    (r"[0-9] +[0-9]{3}", True),  # thousands with a blank
     (r"frac\{[^}]*\}[0-9]\}", True),  # a fraction with a single-digit denominator
     (r"(/.*[0-9]|frac.*[0-9])(,|\{,\})[0-9]{3}|[0-9](,|\{,\})[0-9]{3} */", True),  # thousands in a fraction
 )
@@ -482,37 +493,39 @@ KINDS: dict[str, Kind] = {
     "scientific notation": Kind(
         _scientific, False, "It multiplies `1 \\times 10^{3}` out and reads `1E3`; a second notation only adds cases."
     ),
-    "equation": Kind(_equation, False, "It takes the right side; the prompt asks for the number alone."),
-    "mixed number": Kind(
-        _mixed_number, False, r"It reads `1\frac{1}{2}` as 3/2, and a mathematician may read a product of 1/2."
+    "equation": Kind(_equation, True),
+    "mixed number": Kind(_mixed_number, True),
+    "mixed number, improper": Kind(
+        partial(_mixed_number, is_proper=False), False, "It adds a fraction of 1 or more, too; that is no mixed number."
     ),
     "two signs": Kind(_two_signs, False, "It works out repeated signs, which is arithmetic and no notation."),
-    "mixed separators": Kind(
-        _mixed_groups, False, "It drops every separator; two kinds in one number look like an answer list."
+    "mixed separators": Kind(_mixed_groups, True),
+    "thousands with a blank": Kind(
+        _grouped_blank, True, "It does not read blanks between groups; half of the world writes thousands so."
     ),
     "bad groups": Kind(_bad_groups, False),
-    "point without decimals": Kind(_open_point, False),
+    "point without decimals": Kind(
+        _open_point, True, "It does not read a number with a full stop behind it, which ends a sentence."
+    ),
     "fraction of more than integers": Kind(
         _nested_fraction, False, "It divides decimals and fractions, which is a computation left undone."
     ),
     "notation of Python": Kind(_python, False),
     "other digits": Kind(_other_digits, False),
-    "other dashes": Kind(_other_dashes, False),
+    "other dashes": Kind(_other_dashes, True, "It reads no dash as a minus; models write en dashes."),
     "invisible characters": Kind(_invisible, False),
     "braces, brackets and fonts": Kind(
         _between(
             _plain,
             *(("{", "}"), (r"\text{", "}"), (r"\textbf{", "}"), (r"\mathbf{", "}"), ("(", ")"), ("[", "]")),
-            *(("$", "$"), (r"\(", r"\)"), ("'", "'"), (r"\left(", r"\right)"), ("**", "**")),
+            *(("$", "$"), (r"\(", r"\)"), ("'", "'"), (r"\left(", r"\right)")),
         ),
-        False,
-        "It strips what stands around a number; the box is the delimiter here, and one delimiter is enough.",
+        True,
     ),
-    "other spaces": Kind(
-        _before(_plain, "\u3000", "\u2003", "\u2028", r"\,", r"\quad "),
-        False,
-        "It strips every space that Unicode or LaTeX knows; here it is those of a keyboard and three more.",
+    "Markdown's bold type": Kind(
+        _between(_plain, ("**", "**"), ("__", "__")), True, "It knows LaTeX's types; models write both."
     ),
+    "other spaces": Kind(_before(_plain, "\u3000", "\u2003", "\u2028", r"\,", r"\quad "), True),
     "escaped backslash": Kind(
         _integer, False, r"It finds `\boxed` behind another backslash, where LaTeX reads a line break and a word.",
         frame=r"\\boxed{%s}",

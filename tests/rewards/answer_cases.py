@@ -1,7 +1,8 @@
 r"""Answers as models write them, and whether each is right: the specification of the answer grammar, by classes.
 
 A case is (completion, right answer, unit or None, whether it is right). The unit is what the row of the data set
-declares. The cases were written before the parser.
+declares. The cases were written before the parser. The classes from "dashes" on hold those whose verdict was the other
+one until answers were read as models write them; the comment on each states the rule that changed.
 """
 
 MINUS = "\u2212"
@@ -76,14 +77,7 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{5-}", "-5", None, False),
         (r"\boxed{5 -}", "-5", None, False),
         (r"\boxed{5+}", "5", None, False),
-        (r"\boxed{(5)}", "-5", None, False),
-        ("\\boxed{\u20135}", "-5", None, False),
-        ("\\boxed{\u20145}", "-5", None, False),
-        ("\\boxed{\u20105}", "-5", None, False),
-        ("\\boxed{\ufe635}", "-5", None, False),
-        ("\\boxed{\uff0d5}", "-5", None, False),
         ("\\boxed{\uff0b5}", "5", None, False),
-        (r"\boxed{~5}", "5", None, False),
         (r"\boxed{-}", "0", None, False),
         (r"\boxed{+}", "0", None, False),
     ],
@@ -121,12 +115,9 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
     ],
     # A point with nothing behind it, two points, a comma as the point, and decimals that do not end.
     "bad decimals": [
-        (r"\boxed{5.}", "5", None, False),
-        (r"\boxed{0.}", "0", None, False),
         (r"\boxed{.}", "0", None, False),
         (r"\boxed{-.}", "0", None, False),
         (r"\boxed{1..5}", "1.5", None, False),
-        (r"\boxed{1.5.}", "1.5", None, False),
         (r"\boxed{3.1.4}", "3.14", None, False),
         (r"\boxed{1,5}", "1.5", None, False),
         (r"\boxed{1{,}5}", "1.5", None, False),
@@ -181,26 +172,16 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{0,200}", "200", None, False),
         (r"\boxed{01,200}", "1200", None, False),
         (r"\boxed{000,200}", "200", None, False),
-        (r"\boxed{1,200{,}300}", "1200300", None, False),
-        (r"\boxed{1{,}200,300}", "1200300", None, False),
         (r"\boxed{1,200\,300}", "1200300", None, False),
         (r"\boxed{1{,}200300}", "1200300", None, False),
         (r"\boxed{1,234567}", "1234567", None, False),
         (r"\boxed{1234,567}", "1234567", None, False),
         (r"\boxed{1, 200}", "1200", None, False),
         (r"\boxed{1 ,200}", "1200", None, False),
-        (r"\boxed{1 200}", "1200", None, False),
-        ("\\boxed{1\u00a0200}", "1200", None, False),
-        ("\\boxed{1\u202f200}", "1200", None, False),
-        (r"\boxed{1\, 200}", "1200", None, False),
-        (r"\boxed{1\;200}", "1200", None, False),
-        (r"\boxed{1\!200}", "1200", None, False),
-        (r"\boxed{1,\!200}", "1200", None, False),
         (r"\boxed{1.200.300}", "1200300", None, False),
         (r"\boxed{1'200}", "1200", None, False),
         (r"\boxed{1{.}200}", "1200", None, False),
         (r"\boxed{{1},200}", "1200", None, False),
-        ("\\boxed{1\uff0c200}", "1200", None, False),
     ],
     # A fraction with a slash; the sign stands before the numerator or the denominator.
     "slashes": [
@@ -271,7 +252,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{1/--2}", "1/2", None, False),
         (r"\boxed{1.5/2}", "0.75", None, False),
         (r"\boxed{1/0.5}", "2", None, False),
-        (r"\boxed{(1/2)}", "1/2", None, False),
         (r"\boxed{(1)/(2)}", "1/2", None, False),
         (r"\boxed{{1}/{2}}", "1/2", None, False),
         (r"\boxed{1\/2}", "1/2", None, False),
@@ -306,8 +286,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{1 \over 2}", "1/2", None, False),
         (r"\boxed{\binom{2}{1}}", "2", None, False),
         ("\\boxed{\u00bd}", "1/2", None, False),
-        ("\\boxed{1\u20442}", "1/2", None, False),
-        ("\\boxed{1\u22152}", "1/2", None, False),
         ("\\boxed{1\u00f72}", "1/2", None, False),
         (r"\boxed{1 \div 2}", "1/2", None, False),
     ],
@@ -336,15 +314,9 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         ("\\boxed{\u202e24}", "42", None, False),
         ("\\boxed{\u206642\u2069}", "42", None, False),
         ("\\boxed{\u200e42}", "42", None, False),
-        ("\\boxed{\u300042}", "42", None, False),
-        ("\\boxed{\u200342}", "42", None, False),
-        ("\\boxed{\u202842}", "42", None, False),
         ("\\boxed{42\0}", "42", None, False),
         ("\\boxed{\x1c42}", "42", None, False),
         ("\\boxed{42\x85}", "42", None, False),
-        (r"\boxed{42\ }", "42", None, False),
-        (r"\boxed{\,42}", "42", None, False),
-        (r"\boxed{\quad 42}", "42", None, False),
         ("\\boxed{42\ud800}", "42", None, False),
     ],
     # The last complete box counts, and it is the last by the place where it opens.
@@ -356,8 +328,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{41}, and \boxed{42", "41", None, True),
         (r"\boxed{\boxed{42}}", "42", None, True),
         (r"\boxed{\boxed{42}", "42", None, True),
-        (r"\boxed{41 \boxed{42}}", "42", None, True),
-        (r"\boxed{41 \boxed{42} 43}", "42", None, True),
         (r"\boxed{42 \boxed{}}", "42", None, False),
         (r"\boxed{42 \boxed{x}}", "42", None, False),
         (r"\boxed{41} \boxed{42 {}", "41", None, True),
@@ -427,19 +397,14 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{\pm 5}", "-5", None, False),
         ("\\boxed{\u00b15}", "5", None, False),
         (r"\boxed{\mp 5}", "5", None, False),
-        (r"\boxed{1\frac{1}{2}}", "3/2", None, False),
-        (r"\boxed{1 \frac{1}{2}}", "3/2", None, False),
         (r"\boxed{1 1/2}", "3/2", None, False),
         (r"\boxed{1-2}", "1", None, False),
         (r"\boxed{1\text{--}2}", "1", None, False),
-        (r"\boxed{x = 7}", "7", None, False),
-        (r"\boxed{x=7}", "7", None, False),
         (r"\boxed{7 = 7}", "7", None, False),
         (r"\boxed{= 7}", "7", None, False),
         (r"\boxed{\approx 7}", "7", None, False),
         (r"\boxed{1/2 = 0.5}", "1/2", None, False),
         (r"\boxed{(1, 2)}", "1", None, False),
-        (r"\boxed{\{7\}}", "7", None, False),
         (r"\boxed{7 \boxed{7} 7", "8", None, False),
     ],
     # A computation that is left undone.
@@ -461,7 +426,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{|7|}", "7", None, False),
         (r"\boxed{7 \pmod{9}}", "7", None, False),
         (r"\boxed{\lfloor 7 \rfloor}", "7", None, False),
-        (r"\boxed{\left(7\right)}", "7", None, False),
     ],
     # Notations that a programming language reads and a reader of answers does not.
     "programs": [
@@ -507,29 +471,14 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
     ],
     # Braces, fonts, punctuation and delimiters within the box.
     "decorations": [
-        (r"\boxed{{42}}", "42", None, False),
-        (r"\boxed{{{42}}}", "42", None, False),
         (r"\boxed{-{42}}", "-42", None, False),
         (r"\boxed{{4}2}", "42", None, False),
         (r"\boxed{42{}}", "42", None, False),
-        (r"\boxed{\text{42}}", "42", None, False),
-        (r"\boxed{\textbf{42}}", "42", None, False),
-        (r"\boxed{\mathbf{42}}", "42", None, False),
-        (r"\boxed{\mathrm{42}}", "42", None, False),
         (r"\boxed{\textbf{(B)} 42}", "42", None, False),
-        (r"\boxed{$42$}", "42", None, False),
-        (r"\boxed{\(42\)}", "42", None, False),
-        (r"\boxed{42.}", "42", None, False),
         (r"\boxed{42,}", "42", None, False),
         (r"\boxed{42;}", "42", None, False),
         (r"\boxed{42!}", "42", None, False),
-        (r"\boxed{'42'}", "42", None, False),
-        (r'\boxed{"42"}', "42", None, False),
-        (r"\boxed{**42**}", "42", None, False),
-        (r"\boxed{(42)}", "42", None, False),
-        (r"\boxed{[42]}", "42", None, False),
         (r"\boxed{#42}", "42", None, False),
-        (r"\boxed{42\\}", "42", None, False),
         (r"\boxed{\42}", "42", None, False),
         (r"\boxed{the answer}", "42", None, False),
         (r"\boxed{\ }", "0", None, False),
@@ -552,7 +501,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{\$42}", "42", None, False),
         (r"\boxed{$42}", "42", None, False),
         ("\\boxed{\u20ac42}", "42", None, False),
-        (r"\boxed{42\text{}}", "42", None, False),
     ],
     # The unit is declared, and may stand there or not. The value counts as the row gives it: 50 percent is 50.
     "percent": [
@@ -573,7 +521,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{\%50}", "50", "%", False),
         (r"\boxed{\%}", "50", "%", False),
         (r"\boxed{50 cm}", "50", "%", False),
-        (r"\boxed{50 percent}", "50", "%", False),
         (r"\boxed{50\% \text{ of } 4}", "50", "%", False),
     ],
     # Degrees, of an angle.
@@ -590,11 +537,9 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{-42^\circ}", "-42", "degrees", True),
         (r"\boxed{42^\circ}", r"42^\circ", "degrees", True),
         (r"\boxed{42^\circ}", "42", "\u00b0", True),
-        (r"\boxed{42\circ}", "42", "degrees", False),
         (r"\boxed{42^2}", "42", "degrees", False),
         (r"\boxed{42^0}", "42", "degrees", False),
         (r"\boxed{42^o}", "42", "degrees", False),
-        (r"\boxed{42^\circ C}", "42", "degrees", False),
         (r"\boxed{42^\circ 30'}", "42", "degrees", False),
         (r"\boxed{42^\circ^\circ}", "42", "degrees", False),
         (r"\boxed{42\%}", "42", "degrees", False),
@@ -615,9 +560,6 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{42}", r"\$42", "$", True),
         (r"\boxed{-\$-42}", "42", "$", False),
         (r"\boxed{\$\$42}", "42", "$", False),
-        (r"\boxed{42\$}", "42", "$", False),
-        (r"\boxed{$42$}", "42", "$", False),
-        (r"\boxed{42 dollars}", "42", "$", False),
         (r"\boxed{US\$42}", "42", "$", False),
         ("\\boxed{\u20ac42}", "42", "$", False),
         (r"\boxed{\$}", "42", "$", False),
@@ -651,14 +593,10 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{42}", "42", "", True),
         (r"\boxed{42 cm}", "42", "", False),
         (r"\boxed{42 mm}", "42", "cm", False),
-        (r"\boxed{42 CM}", "42", "cm", False),
         (r"\boxed{42 c m}", "42", "cm", False),
-        (r"\boxed{42 cms}", "42", "cm", False),
         (r"\boxed{42 cm cm}", "42", "cm", False),
         (r"\boxed{42 cm^2}", "42", "cm", False),
         (r"\boxed{42\text{ mm}}", "42", "cm", False),
-        (r"\boxed{\text{42 cm}}", "42", "cm", False),
-        (r"\boxed{42\textbf{ cm}}", "42", "cm", False),
         (r"\boxed{42\text{ cm}", "42", "cm", False),
         (r"\boxed{cm 42}", "42", "cm", False),
         (r"\boxed{cm}", "42", "cm", False),
@@ -682,6 +620,108 @@ CASES: dict[str, list[tuple[str, str, str | None, bool]]] = {
         (r"\boxed{" + "1" * 50 + "/" + "1" * 51 + "}", "1", None, False),
         (r"\boxed{7" + ",777" * 33 + "}", "7" * 100, None, True),
         (r"\boxed{77" + ",777" * 33 + "}", "7" * 100, None, False),
+    ],
+    # Any dash is a minus sign: models write en dashes.
+    "dashes": [
+        ("\\boxed{\uff0d5}", "-5", None, True),
+        ("\\boxed{\ufe635}", "-5", None, True),
+        ("\\boxed{\u20135}", "-5", None, True),
+        ("\\boxed{\u20145}", "-5", None, True),
+        ("\\boxed{\u20105}", "-5", None, True),
+    ],
+    # Unicode's and LaTeX's blanks, and a line end, are blanks.
+    "blanks": [
+        ("\\boxed{\u202842}", "42", None, True),
+        (r"\boxed{~5}", "5", None, True),
+        ("\\boxed{\u300042}", "42", None, True),
+        ("\\boxed{\u200342}", "42", None, True),
+        (r"\boxed{42\ }", "42", None, True),
+        (r"\boxed{\,42}", "42", None, True),
+        (r"\boxed{\quad 42}", "42", None, True),
+        (r"\boxed{42\\}", "42", None, True),
+    ],
+    # A final full stop ends a sentence.
+    "full stops": [
+        (r"\boxed{5.}", "5", None, True),
+        (r"\boxed{0.}", "0", None, True),
+        (r"\boxed{1.5.}", "1.5", None, True),
+        (r"\boxed{42.}", "42", None, True),
+    ],
+    # `{,}` and a full-width comma are commas.
+    "other commas": [
+        ("\\boxed{1\uff0c200}", "1200", None, True),
+        (r"\boxed{1,200{,}300}", "1200300", None, True),
+        (r"\boxed{1{,}200,300}", "1200300", None, True),
+    ],
+    # Groups of three digits behind any one kind of blank.
+    "thousands behind blanks": [
+        (r"\boxed{1 200}", "1200", None, True),
+        ("\\boxed{1\u00a0200}", "1200", None, True),
+        ("\\boxed{1\u202f200}", "1200", None, True),
+        (r"\boxed{1\, 200}", "1200", None, True),
+        (r"\boxed{1\;200}", "1200", None, True),
+        (r"\boxed{1\!200}", "1200", None, True),
+        (r"\boxed{1,\!200}", "1200", None, True),
+    ],
+    # Brackets and braces that enclose the whole answer say nothing.
+    "brackets": [
+        (r"\boxed{(5)}", "-5", None, False),
+        (r"\boxed{(1/2)}", "1/2", None, True),
+        (r"\boxed{\{7\}}", "7", None, True),
+        (r"\boxed{\left(7\right)}", "7", None, True),
+        (r"\boxed{{42}}", "42", None, True),
+        (r"\boxed{{{42}}}", "42", None, True),
+        (r"\boxed{\(42\)}", "42", None, True),
+        (r"\boxed{(42)}", "42", None, True),
+        (r"\boxed{[42]}", "42", None, True),
+    ],
+    # Unicode's strokes of a fraction and of a division.
+    "fraction strokes": [
+        ("\\boxed{1\u20442}", "1/2", None, True),
+        ("\\boxed{1\u22152}", "1/2", None, True),
+    ],
+    # The outermost box is the answer, and this one is no number.
+    "boxes in a box": [
+        (r"\boxed{41 \boxed{42}}", "42", None, False),
+        (r"\boxed{41 \boxed{42} 43}", "42", None, False),
+    ],
+    # A whole number and a fraction.
+    "mixed numbers": [
+        (r"\boxed{1\frac{1}{2}}", "3/2", None, True),
+        (r"\boxed{1 \frac{1}{2}}", "3/2", None, True),
+    ],
+    # One letter and an equals sign name the unknown.
+    "letters and equals signs": [
+        (r"\boxed{x = 7}", "7", None, True),
+        (r"\boxed{x=7}", "7", None, True),
+    ],
+    # LaTeX's commands for type say nothing.
+    "types": [
+        (r"\boxed{\text{42}}", "42", None, True),
+        (r"\boxed{\textbf{42}}", "42", None, True),
+        (r"\boxed{\mathbf{42}}", "42", None, True),
+        (r"\boxed{\mathrm{42}}", "42", None, True),
+        (r"\boxed{42\text{}}", "42", None, True),
+    ],
+    # Dollars, stars and quotes that enclose the whole answer say nothing.
+    "frames": [
+        (r"\boxed{$42$}", "42", None, True),
+        (r"\boxed{'42'}", "42", None, True),
+        (r'\boxed{"42"}', "42", None, True),
+        (r"\boxed{**42**}", "42", None, True),
+        (r"\boxed{$42$}", "42", "$", True),
+    ],
+    # A declared unit in another form: spelt, plural, with capitals, in another type.
+    "forms of units": [
+        (r"\boxed{42 dollars}", "42", "$", True),
+        (r"\boxed{42\$}", "42", "$", True),
+        (r"\boxed{42^\circ C}", "42", "degrees", True),
+        (r"\boxed{50 percent}", "50", "%", True),
+        (r"\boxed{42\circ}", "42", "degrees", True),
+        (r"\boxed{42 CM}", "42", "cm", True),
+        (r"\boxed{42 cms}", "42", "cm", True),
+        (r"\boxed{\text{42 cm}}", "42", "cm", True),
+        (r"\boxed{42\textbf{ cm}}", "42", "cm", True),
     ],
 }
 

@@ -39,15 +39,15 @@ SAMPLES: dict[str, Sample] = {
     "exact_match": Sample(row={"answer": "Paris"}, right=r"\boxed{Paris}"),
     "function_works": Sample(row={"contract": "rows"}),
     "instruction_constraints": Sample(
-        row={"constraints": '[{"kind": "words_exactly", "count": 3}]'}, right="one two three"
+        row={"constraints": '[{"kind": "words_exactly", "count": 7}]'}, right="one two three four five six seven"
     ),
     "knights_and_knaves": Sample(
         row={"solution": '{"Ann": "knight", "Ben": "knave"}'}, right=r"\boxed{Ann: knight, Ben: knave}"
     ),
     "length_penalty": Sample({"max_tokens": 1000}),
-    "math_answer": Sample(row={"answer": "42"}, right=r"\boxed{42}"),
-    "math_format": Sample(),
-    "math_number": Sample(row={"answer": "3.14"}, right=r"\boxed{3.1416}"),
+    "math_answer": Sample(row={"answer": "42", "unit": "cm"}, right=r"\boxed{42}"),
+    "math_format": Sample(row={"unit": "cm"}),
+    "math_number": Sample(row={"answer": "3.14", "unit": None}, right=r"\boxed{3.1416}"),
     "no_cheating": Sample(row={"contract": "rows"}),
     "preference": Sample({"judge": longer}),
     "speed_check": Sample(row={"contract": "rows"}),

@@ -43,6 +43,12 @@ FOUND = {
     "a fence inside a longer one": block(MATMUL, "~~~~"),
     "output that looks like a definition": block(MATMUL) + block("matmul = 3.2 s\n", info=""),
     "a closing fence that stands deeper": f"1. Here:\n```python\n{MATMUL}  ```\n",
+    "a sentence behind the closing fence": block(MATMUL).rstrip("\n") + " It is quick.\n",
+    "a block quote": indented(block(MATMUL), "> "),
+    "a block quote without blanks": indented(block(MATMUL), "> ").replace("> ```", ">```"),
+    "a block quote and prose": "> As asked:\n>\n" + indented(block(MATMUL), "> ") + "\nDone.",
+    "Jupyter's name": block(MATMUL, info="ipython"),
+    "imports of others": block("import os\nSIZE = 3\n") + block(MATMUL),
 }
 
 
@@ -57,6 +63,22 @@ def test_the_block_that_defines_the_function(layout):
 def test_a_fence_in_a_docstring_is_a_part_of_the_program():
     program = 'def matmul(A, B):\n    """As in\n\n    ```python\n    matmul(A, B)\n    ```\n    """\n    return A\n'
     assert extract_code(block(program), function="matmul") == program
+
+
+def test_a_comparison_in_a_program_is_no_block_quote():
+    program = "def matmul(A, B):\n    return (A\n        > B)\n"
+    assert extract_code(block(program) + "\n> ```\n> [[1]]\n> ```\n", function="matmul") == program
+
+
+def test_output_is_no_part_of_a_program():
+    program = "def matmul(A, B):\n    RESULT = A\n    return RESULT\n"
+    assert extract_code(block("RESULT: 42 rows\n", info="") + block(program), function="matmul") == program
+
+
+def test_a_program_that_stands_there_twice_keeps_its_helpers():
+    uses = "def matmul(A, B): return g(A)\n"
+    helper = "def g(A): return A\n"
+    assert extract_code(block(uses) + block(helper) + block(uses), function="matmul") == helper + uses
 
 
 @pytest.mark.parametrize(
@@ -84,6 +106,54 @@ def test_no_program(text):
 )
 def test_a_completion_that_says_nothing(completion):
     assert extract_code(completion) is None
+
+
+USES_OTHERS = "def matmul(A, B):\n    return add(A, reduce(mul, B), LIMIT)\n"
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["def add(*parts): return parts\n", "from functools import reduce\n", "import operator as mul\n", "LIMIT = 10\n",
+     "LIMIT: int = 10\n"],
+)  # fmt: skip
+def test_what_an_earlier_block_binds_and_the_program_uses(first):
+    assert extract_code(block(first) + block(USES_OTHERS), function="matmul") == first + USES_OTHERS
+    assert extract_code(block(first) + block(MATMUL), function="matmul") == MATMUL
+    assert extract_code(block(first, info="text") + block(USES_OTHERS), function="matmul") == USES_OTHERS
+
+
+def test_a_helper_may_stand_behind_the_program():
+    """Some models give the function first. Of a demonstration nothing is taken."""
+    program = "def solve(n):\n    return double(n)\n"
+    helper = "def double(n):\n    return 2 * n\n"
+    text = f"```python\n{program}```\nwith\n```python\n{helper}```\n```python\nn = 3\nprint(solve(n))\n```"
+    assert extract_code(text, function="solve") == helper + program
+    corrected = "def double(n):\n    return n + n\n"
+    text = f"```python\n{helper}```\n```python\n{corrected}```\n```python\n{program}```"
+    assert extract_code(text, function="solve") == helper + corrected + program, "the later of two versions counts"
+
+
+def test_a_block_in_a_comment_is_none():
+    program = "def solve(n):\n    return n\n"
+    block = f"```python\n{program}```"
+    assert extract_code(f"<!--\n{block}\n-->") is None
+    assert extract_code(f"<!-- none -->\n{block}\n<!--\n```python\ndef solve(n): 1\n```") == program
+    assert extract_code(f"{block}\n<!-- and --> text --> <!--\n{block}") == program
+    commented = "<!--\n```python\ndef solve(n):\n```\nno\n-->\n"
+    assert extract_code(commented + block) == program
+
+
+def test_a_block_quote_without_blanks():
+    assert extract_code(">```python\n>def solve(n):\n>    return n > 1\n>```") == "def solve(n):\n    return n > 1\n"
+
+
+def test_the_last_that_runs_here():
+    """Two programs, and what the last one needs is not here: a reader would take the other."""
+    text = block(MATMUL) + block(OTHER)
+    assert extract_code(text, function="matmul", runs_here=lambda program: True) == OTHER
+    assert extract_code(text, function="matmul", runs_here=lambda program: program != OTHER) == MATMUL
+    assert extract_code(text, function="matmul", runs_here=lambda program: False) == OTHER
+    assert extract_code(block(OTHER), function="matmul", runs_here=lambda program: False) == OTHER
 
 
 def test_without_a_name_any_function_will_do():

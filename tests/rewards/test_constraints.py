@@ -9,43 +9,54 @@ from hypothesis import strategies as st
 
 from helpers.rewards.constraints import (
     CONSTRAINT_KINDS,
-    AnswerText,
     instruction_constraints,
     judge_constraints,
     read_constraints,
 )
+from helpers.rewards.reading import AnswerText
 from helpers.rewards.registry import reward_spec
 from helpers.runtime import UserError
-from tests.tasks.general.checkers import CHECKERS, answer_of
+from tests.tasks.general.checkers import CHECKERS, holds
 from tests.timing import assert_linear
 
 #: kind -> (values, texts that satisfy it, texts that do not)
 CASES = {
-    "different_words": ({"count": 3}, ["a b c", "a a b B c"], ["a b A B", ""]),
+    "different_words": ({"count": 3}, ["ox hen cat", "ox ox hen Hen cat"], ["ox hen Ox Hen", "ox hen 7", "a b c", ""]),
     "characters_at_most": ({"count": 4}, ["abcd", "  abcd \n", "a\r\nbc"], ["abcde", "a b c"]),
     "plain_text": ({}, ["a b\n~\t!", ""], ["caf\u00e9", "a\u200bb", "a\0b", "\u202ea", "a\u2014b", "\ud800"]),
     "words_exactly": (
         {"count": 2},
-        ["one two", "don't well-to-do", "one 7 two", "- one - two -", "a1b", "caf\u00e9 \u6771\u4eac"],
-        ["one", "one two three", "it's well-to do"],
+        ["one two", "don't well-to-do", "7 two", "- one - two -", "2.5 1,420", "3rd 1/2", "caf\u00e9 \u6771\u4eac",
+         "vitamin C", "one <!-- more --> two", "one [two](three)", "o**n**e two", "o\u200bne two", "one ~~no~~ two"],
+        ["one", "one two three", "it's well-to do", "one a b c", "one,two,three,four,five",
+         "one abcdefghijklmnopqr"],
     ),
-    "words_at_least": ({"count": 2}, ["one two", "one two three"], ["one", "one-two", "one 2 3", ""]),
+    "words_at_least": ({"count": 2}, ["one two", "one 2", "one two three"], ["one", "one-two", "one b c d", ""]),
     "words_at_most": ({"count": 2}, ["one two", "one", ""], ["one two three"]),
-    "lines_exactly": ({"count": 2}, ["a\nb", "a\n\n \nb\n", "a\r\nb", "-\n-"], ["a", "a\nb\nc", "a\u2028b", "a\rb"]),
-    "bullets_exactly": ({"count": 2}, ["- a\n- b", "Two:\n  - a\n  - b", "- a\n-b\n- c"], ["- a", "-a\n-b", "- \n- b"]),
+    "lines_exactly": ({"count": 2},
+                     ["ox\nhen", "ox\n\n \nhen\n", "ox\r\nhen", "ox\n---\nhen", "```\nox\nhen\n```", "7\n8"],
+                     ["ox", "ox\nhen\ncat", "ox\u2028hen", "ox\rhen", "a\nb", "-\n-", "ox<br>hen"]),
+    "bullets_exactly": ({"count": 2},
+                        ["- ox\n- hen", "Two:\n  - ox\n  - hen", "- ox\n-hen\n- cat", "\u2013 ox\n\u2014 7"],
+                        ["- ox", "-ox\n-hen", "- \n- hen", "- ox\n- -", "- ox\n- h"]),
     "numbered_list": (
         {"count": 2},
-        ["1. a\n2. b", " 1.  a\n\n 2. b"],
-        ["1. a\n3. b", "1. a", "1) a\n2) b", "1. a\n2. ", "1.a\n2. b", "List:\n1. a\n2. b", "1. a\n2. b\nend",
-         "01. a\n2. b"],
+        ["1. ox\n2. hen", " 1.  ox\n\n 2. hen"],
+        ["1. ox\n3. hen", "1. ox", "1) ox\n2) hen", "1. ox\n2. ", "1.ox\n2. hen", "List:\n1. ox\n2. hen",
+         "1. ox\n2. hen\nend", "01. ox\n2. hen"],
     ),
     "sentences_exactly": (
         {"count": 2},
         ["One. Two.", "One! Two", 'He said "Go." And went.', "Is it? (Yes!)", "3.5 is a number. Yes.",
-         "Well... so?! 7."],
-        ["One.", "One.Two.", "A. B. C.", "Mr. Smith went. Home.", "...", ""],
+         "Well... so?! Yes 7.", "Mr. Smith went. Home.", "one. two.",
+         'She said "Oh!" and left. Home.', "So... on. Home.",
+         "1. One.\n2. Two."],
+        ["One.", "One.Two.", "A. B. C.", "1. One. 2. Two. 3. Three.",
+         "Mr. Smith went home.", "He went... and... slept.", 'so "go!" she said.',
+         "About 2.5 ft. long.", "...", ""],
     ),
-    "paragraphs_exactly": ({"count": 2}, ["a\nb\n\nc", "a\n \n\nb", "a\r\n\r\nb"], ["a\nb", "a\n\nb\n\nc", ""]),
+    "paragraphs_exactly": ({"count": 2}, ["ox\nhen\n\ncat", "ox\n \n\nhen", "ox\r\n\r\nhen", "ox\n\n---\n\nhen"],
+                           ["ox\nhen", "ox\n\nhen\n\ncat", "ox\n\n&nbsp;", ""]),
     "contains_words": (
         {"words": ["river", "bread"]},
         ["Bread, RIVER!", "the river's river and bread"],
@@ -74,17 +85,19 @@ CASES = {
         ["See\nus\n\nnow", "1. so\n2. up\n3. no"],
         ["See\nus", "See us now", "so\nup\nno\nno", "s\n7\nu\nn"],
     ),
-    "line_words_at_most": ({"count": 2}, ["a b\nc d", "a", ""], ["a b c", "a\nb c d"]),
+    "line_words_at_most": ({"count": 2}, ["ox hen\ncat ape", "ox", ""],
+                           ["ox hen cat", "ox\nhen cat ape", "ox,hen,cat,ape,bee"]),
     "word_letters_at_most": ({"count": 4}, ["four for", "don't", "ab-cd 12345"], ["fives", "ab-cde"]),
-    "words_alphabetical": ({}, ["a B b c", "a", ""], ["b a", "a C b"]),
-    "no_repeated_words": ({}, ["a b c", ""], ["a b A"]),
-    "quoted": ({}, ['"a b"', ' "a"\n', '""'], ['"a', 'a"', '"', '"a" "b"', "'a'", '"a".']),
+    "words_alphabetical": ({}, ["ape Bee bee cat", "ape", ""], ["bee ape", "ape Cat bee"]),
+    "no_repeated_words": ({}, ["ox hen cat", ""], ["ox hen Ox"]),
+    "quoted": ({}, ['"a b"', ' "a"\n', '""', "\u201ca b\u201d"], ['"a', 'a"', '"', '"a" "b"', "'a'", '"a".']),
     "json_object": (
         {"fields": {"name": "text", "age": "integer", "size": "number", "done": "boolean", "tags": "texts"}},
         [
             '{"name": "a", "age": 7, "size": 1.5, "done": true, "tags": ["x"]}',
-            '\n{"tags": [], "done": false, "size": -2, "age": 0, "name": "[{[{\\"["}',
-            '{"name": "", "age": %s, "size": 1e999, "done": true, "tags": []}' % ("9" * 10_000),
+            '\n{"tags": ["7"], "done": false, "size": -2, "age": 0, "name": "a[{[{\\"["}',
+            '{"name": "a", "age": %s, "size": 1e999, "done": true, "tags": ["x"]}' % ("9" * 10_000),
+            '```json\n{"name": "a", "age": 7, "size": 1, "done": true, "tags": ["x"]}\n```',
         ],
         [
             "{}",
@@ -101,7 +114,9 @@ CASES = {
             '{"name": "a", "age": 7, "size": 1, "done": true, "tags": [1]}',
             '{"name": "a", "age": 7, "size": 1, "done": true, "tags": "x"}',
             '{"name": "a", "age": 7, "size": 1, "done": true, "tags": ["x"]',
-            '```json\n{"name": "a", "age": 7, "size": 1, "done": true, "tags": []}\n```',
+            '{"name": "a", "age": 7, "size": 1, "done": true, "tags": []}',
+            '{"name": "", "age": 7, "size": 1, "done": true, "tags": ["x"]}',
+            '{"name": "a", "age": 7, "size": 1, "done": true, "tags": ["x", "-"]}',
             '[{"name": "a", "age": 7, "size": 1, "done": true, "tags": []}]',
             "{'name': 'a', 'age': 7, 'size': 1, 'done': True, 'tags': []}",
             '"name"',
@@ -117,7 +132,7 @@ def column(kind, **values):
 
 def is_satisfied(kind, text, values):
     (constraint,) = read_constraints(column(kind, **values))
-    return constraint.is_satisfied_by(AnswerText.of(text))
+    return constraint.is_satisfied_by(AnswerText(text))
 
 
 @pytest.mark.parametrize("kind", CONSTRAINT_KINDS)
@@ -125,10 +140,10 @@ def test_cases_on_both_sides(kind):
     values, satisfying, breaking = CASES[kind]
     for text in satisfying:
         assert is_satisfied(kind, text, values), text
-        assert CHECKERS[kind](answer_of(text), **values), text
+        assert holds(kind, text, **values), text
     for text in breaking:
         assert not is_satisfied(kind, text, values), text
-        assert not CHECKERS[kind](answer_of(text), **values), text
+        assert not holds(kind, text, **values), text
 
 
 def test_every_kind_is_documented_and_states_its_values():
@@ -221,7 +236,7 @@ def test_two_readings_agree_on_any_text(text, count):
     """Where they differ, one of them does not do what the definition says."""
     for kind, (values, _, _) in CASES.items():
         for changed in (values, {**values, "count": count} if "count" in values else values):
-            expected = CHECKERS[kind](answer_of(text), **changed)
+            expected = holds(kind, text, **changed)
             assert is_satisfied(kind, text, changed) == expected, kind
 
 
@@ -242,11 +257,25 @@ def test_two_readings_agree_on_objects(pairs, frame):
 def test_what_is_paid():
     asked = json.dumps([{"kind": "lower_case"}, {"kind": "no_commas"}, {"kind": "different_words", "count": 2}])
     texts = ["one two", "One two", "One, two", "one one", "", "... 7", [{"role": "assistant", "content": "one two"}]]
-    assert instruction_constraints([None] * 7, texts, [asked] * 7) == [1.0, 0.25, 0.0, 0.0, 0.0, 0.0, 1.0]
+    assert instruction_constraints([None] * 7, texts, [asked] * 7) == [1.0, 0.025, 0.0, 0.0, 0.0, 0.0, 1.0]
     cut_off = instruction_constraints([None], ["one two"], [asked], finish_reasons=["length"], other=["x"])
     assert cut_off == [0.0]
     assert judge_constraints("One, two", asked).broken == ("lower_case", "no_commas")
     assert judge_constraints("One one", asked).reason == "breaks different_words"
+
+
+def test_only_json_is_read_as_json():
+    """Backslash and n are two characters to a reader of prose, and a numeral is a word there."""
+    assert not is_satisfied("lines_exactly", "{One cat\\nTwo dogs", {"count": 2})
+    assert is_satisfied("words_exactly", "{ 12 34 56 alpha beta", {"count": 5})
+    assert is_satisfied("words_exactly", '{"age": 12, "note": "one two"}', {"count": 4})
+
+
+def test_what_a_browser_hides_and_what_it_shows():
+    for shown in ("<p style='opacity: 0.9'>one two</p>", '<p title="the hidden cave">one two</p>', "one &#116;wo"):
+        assert is_satisfied("words_exactly", shown, {"count": 2}), shown
+    for hidden in ("one <p hidden>two</p>", "one <p style='opacity:0'>two</p>", "one two &#" + "1" * 5000 + ";"):
+        assert is_satisfied("words_exactly", hidden, {"count": 2 if "&" in hidden else 1}), hidden
 
 
 def test_an_answer_without_a_word_earns_nothing():
@@ -317,6 +346,22 @@ LONG = {
     "NUL": "\0",
     "bidi": "\u202e\u2066",
     "surrogates": "\ud800",
+    "comments": "<!--",
+    "open tags": "<a ",
+    "hidden tags": "<a hidden",
+    "struck out": "~~ ",
+    "stars": "*",
+    "starred letters": "*a*",
+    "fences": "\n```",
+    "links": "[a](",
+    "link definitions": "\n[a]:",
+    "entities": "&nbsp;",
+    "sentences": "a. ",
+    "ends and blanks": ". ",
+    "single letters": "b c ",
+    "numerals": "1.",
+    "long entities": "&#1111111",
+    "styles": "<p style=",
 }
 
 
@@ -329,8 +374,9 @@ def test_the_time_is_linear(piece):
     def judge(text):
         assert judge_constraints(text, json.dumps(asked)).value < 0.5
 
-    small, large = ("x" + LONG[piece] * (size // len(LONG[piece])) + "x" for size in (20_000, 200_000))
-    assert_linear(judge, small, large, times=10)
+    for start in ("x", "{"):
+        small, large = (start + LONG[piece] * (size // len(LONG[piece])) + "x" for size in (20_000, 200_000))
+        assert_linear(judge, small, large, times=10)
 
 
 @pytest.mark.slow

@@ -14,16 +14,23 @@ def penalties(reward, lengths):
 def test_known_values():
     reward = get_reward("length_penalty", free_tokens=100, max_tokens=300)
     lengths = [0, 1, 100, 101, 150, 200, 299, 300, 301, 100_000]
-    assert penalties(reward, lengths) == [0, 0, 0, -0.005, -0.25, -0.5, -0.995, -1, -1, -1]
+    assert penalties(reward, lengths) == [-1, -0.8, 0, -0.005, -0.25, -0.5, -0.995, -1, -1, -1]
+    assert penalties(reward, [4, 5]) == pytest.approx([-0.2, 0.0])
 
 
 def test_no_length_earns_anything():
     """A reward that pays for brevity is won by an empty text."""
-    values = penalties(LengthPenalty(free_tokens=0, max_tokens=10), range(20))
+    values = penalties(LengthPenalty(free_tokens=0, max_tokens=10, min_tokens=0), range(20))
     assert max(values) == values[0] == 0.0
     assert max(penalties(LengthPenalty(free_tokens=8, max_tokens=10), range(20))) == 0.0
     assert values == sorted(values, reverse=True)
-    assert LengthPenalty(0, 10)([None], [[]]) == LengthPenalty(0, 10)([None], [""]) == [0.0]
+
+
+def test_what_is_too_short_loses_too():
+    """An empty text says nothing, and was not taken for better than a long one."""
+    reward = LengthPenalty(free_tokens=8, max_tokens=10)
+    assert reward([None] * 2, [[], ""]) == [-1.0, -1.0]
+    assert reward([None] * 3, ["a" * 10, "a" * 20, "a" * 32]) == [-0.5, 0.0, 0.0]
 
 
 def test_the_defaults_fit_the_profiles():
@@ -47,9 +54,11 @@ def test_without_token_ids_characters_count():
     """Thinking is a part of the completion: else a policy moves its words there."""
     reward = LengthPenalty(free_tokens=10, max_tokens=20)
     message = [{"role": "assistant", "content": "a" * 20, "thinking": "b" * 40}]
-    assert reward([None] * 3, ["a" * 60, message, "a" * 40]) == [-0.5, -0.5, 0.0]
+    of_others = [{"role": "assistant", "content": "a" * 20, "reasoning_content": "b" * 40}]
+    parts = [{"role": "assistant", "content": [{"type": "text", "text": "a" * 30}, {"type": "text", "text": "b" * 30}]}]
+    assert reward([None] * 5, ["a" * 60, message, of_others, parts, "a" * 40]) == [-0.5, -0.5, -0.5, -0.5, 0.0]
     empty = [{"role": "assistant", "content": None, "thinking": None}]
-    assert reward([None] * 2, [empty, [{"role": "assistant"}]]) == [0.0, 0.0]
+    assert reward([None] * 2, [empty, [{"role": "assistant"}]]) == [-1.0, -1.0]
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "\0" * 1_000_000, "\u202e" * 1_000_000, "\ud800" * 1_000_000])
@@ -60,9 +69,9 @@ def test_a_million_characters_get_the_minimum(text):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"free_tokens": -1}, "free_tokens must be at least 0 and less than max_tokens; got -1 and 4096"),
-        ({"free_tokens": 300, "max_tokens": 300}, "less than max_tokens; got 300 and 300"),
-        ({"max_tokens": 100}, "less than max_tokens; got 100 and 100"),
+        ({"free_tokens": -1}, "min_tokens must be from 0 to free_tokens, .*; got 5, -1 and 4096"),
+        ({"free_tokens": 300, "max_tokens": 300}, "less than max_tokens; got 5, 300 and 300"),
+        ({"max_tokens": 100}, "less than max_tokens; got 5, 100 and 100"),
         ({"max_tokens": "200"}, "max_tokens must be an integer; got '200'"),
         ({"max_tokens": 200.0}, "max_tokens must be an integer; got 200.0"),
         ({"free_tokens": True}, "free_tokens must be an integer; got True"),

@@ -6,12 +6,12 @@ import re
 import pytest
 
 from helpers import UserError
-from helpers.rewards.answers import boxed_number
+from helpers.rewards.arguments import text_of
 from helpers.rewards.lint import MORE, PADDED, SAME, lint_rewards
 from helpers.rewards.math import math_answer
+from helpers.rewards.numbers import boxed_number
 from helpers.rewards.probes import CANARY_VARIABLE, answer_format
 from helpers.rewards.registry import register_reward
-from helpers.rewards.text import text_of
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.lint import describe_lint, lint_task
 from helpers.tasks.math.task import MathTask
@@ -101,9 +101,9 @@ def test_nothing_judged():
 
 
 def test_values_that_the_trainer_refuses():
-    report = lint(lambda completions, **_: [float("nan")] * len(completions))
+    report = lint(lambda completions, **_: [float("inf")] * len(completions))
     refused = [one for one in report.findings if one.probe == "honest answer"]
-    assert any("returned nan, which is no finite number" in one.problem for one in refused)
+    assert any("returned inf: return a finite number" in one.problem for one in refused)
 
 
 def evaluate_box(completions, answer, **_):

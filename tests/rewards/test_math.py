@@ -78,29 +78,135 @@ def test_math_format_pays_the_form_alone():
     assert paid(math_format, in_format) == [1.0] * 4
     others = [
         "", "42", r"\boxed{}", r"\boxed{ }", r"\boxed{x}", r"\boxed{1, 2}", r"\boxed{42", r"\boxed{1} \boxed{1}",
-        r"\boxed{1} \boxed{", r"\boxed{\boxed{1}}", r"\boxed{1} \boxed{}", r"\boxed{42 cm}", r"\boxed{2^{10}}",
+        r"\boxed{1} \boxed{", r"\boxed{1} \boxed{}", r"\boxed{42 cm}", r"\boxed{2^{10}}",
     ]  # fmt: skip
     assert paid(math_format, others) == [0.0] * len(others)
 
 
 def test_exact_match_compares_texts():
-    texts = ["Paris", " Paris\n", r"It is \boxed{Paris}.", r"\boxed{ Paris }", r"\boxed{Rome} \boxed{Paris}"]
+    texts = ["Paris", " Paris\n", r"It is \boxed{Paris}.", r"\boxed{ Paris }", r"\boxed{Rome}? No, \boxed{Paris}"]
     assert paid(exact_match, texts, answer="Paris ") == [1.0] * 5
-    others = ["", "paris", "Paris.", "It is Paris.", "Rome", r"Paris \boxed{Rome}", r"\boxed{Paris} \boxed{}", "Pa ris"]
+    others = ["", "paris", "Paris..", "In Paris.", "Rome", r"Paris \boxed{Rome}", r"\boxed{Paris} \boxed{}", "Pa ris"]
     assert paid(exact_match, others, answer="Paris") == [0.0] * len(others)
     assert paid(exact_match, ["42"], answer=42) == [1.0]
     assert paid(exact_match, ["0"], answer=0) == [1.0]
 
 
-def test_exact_match_normalises_nothing():
-    """The same word in composed and in decomposed characters is another text, and so is another case."""
-    assert paid(exact_match, ["caf\u00e9", "cafe\u0301", "CAF\u00c9"], answer="caf\u00e9") == [1.0, 0.0, 0.0]
+def test_exact_match_compares_what_a_reader_sees():
+    """Composed and decomposed characters look the same, and so do the ways to set a formula; another case does not."""
+    assert paid(exact_match, ["caf\u00e9", "cafe\u0301", "CAF\u00c9"], answer="caf\u00e9") == [1.0, 1.0, 0.0]
+    formulas = [
+        r"\boxed{x^{2}+1}",
+        r"\boxed{x^2 + 1}",
+        r"\boxed{x^2+1.}",
+        r"\boxed{x^2-1}",
+        r"\boxed{x^{21}}",
+        r"\boxed{x2+1}",
+    ]
+    assert paid(exact_match, formulas, answer="x^2 + 1") == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    water = [r"\mathrm{H_2O}", r"\ce{H2O}", "H\u2082O", "H\u00b2O", "H20", "h2o", r"\text{H}_{2}\text{O}"]
+    assert paid(exact_match, water, answer="H2O") == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    assert paid(exact_match, [r"\boxed{\sin(x)}", r"\sin x", "sin(x)"], answer="sin(x)") == [1.0, 0.0, 1.0]
+    assert paid(exact_match, ["\u2074\u00b2", "\uff14\uff12", "\u2084\u2082"], answer="42") == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("right", "other"),
+    [("[0, 1]", "(0, 1)"), (r"\{1, 2\}", "(1, 2)"), ("[1]", "1"), ("file_1", "file1"), ("(2, 3)", "(3, 2)")],
+)
+def test_exact_match_keeps_what_brackets_say(right, other):
+    assert paid(exact_match, [right, rf"\boxed{{{right}}}", other], answer=right) == [1.0, 1.0, 0.0]
+
+
+def test_math_number_reads_approximations_of_names_and_roots():
+    right = [
+        r"\boxed{\approx 3.14}",
+        r"\boxed{\pi \approx 3.14}",
+        "\\boxed{x \u2248 3.14}",
+        r"\boxed{\sqrt{10} \approx 3.14}",
+    ]
+    assert paid(math_number, right, answer="3.14") == [1.0] * 4
+    wrong = [
+        r"\boxed{\not\approx 3.14}",
+        r"\boxed{not \approx 3.14}",
+        r"\boxed{3.14 \approx \pi}",
+        r"\boxed{2 \approx 3.14}",
+    ]
+    assert paid(math_number, wrong, answer="3.14") == [0.0] * 4
+    assert paid(math_answer, right, answer="3.14") == [0.0] * 4
+
+
+def test_math_number_reads_scientific_notation():
+    right = [
+        r"\boxed{3.2 \times 10^{8}}",
+        r"\boxed{3.2\cdot10^8}",
+        "\\boxed{3.2 \u00d7 10^{8}}",
+        r"\boxed{c = 3.20 \times 10^{+8}}",
+        r"\boxed{-3.2 \times 10^8}",
+    ]
+    assert paid(math_number, right, answer="320000000") == [1.0] * 4 + [0.0]
+    assert paid(math_number, [r"\boxed{1.5 \times 10^{-4}}"], answer="0.00015") == [1.0]
+    wrong = [
+        r"\boxed{3.2 \times 10^{9}}",
+        r"\boxed{32 \times 10^{999999999}}",
+        r"\boxed{3.2 \times 11^8}",
+        r"\boxed{3.2 \times 10^{8} \times 1}",
+    ]
+    assert paid(math_number, wrong, answer="320000000") == [0.0] * 4
+    assert paid(math_answer, right, answer="320000000") == [0.0] * 5
+
+
+def test_the_name_of_what_was_asked_for_may_stand_before_a_number():
+    names = ["x", "AB", "a+b", "m - n", "a_1", "x_{12}", "f(3)", r"\angle ABC", r"\alpha"]
+    assert paid(math_answer, [rf"\boxed{{{name} = 42}}" for name in names], answer="42") == [1.0] * len(names)
+    others = ["41", "2x", r"\pm x", "x = y", "x >", "not x and so", "x - 1"]
+    assert paid(math_answer, [rf"\boxed{{{name} = 42}}" for name in others], answer="42") == [0.0] * len(others)
+
+
+def test_a_list_of_boxes_is_no_answer():
+    """Whoever boxes every candidate is right by the last of them."""
+    lists = [
+        r"either \boxed{41} or \boxed{42}",
+        r"\boxed{40}, \boxed{41}, \boxed{42}",
+        r"$\boxed{41}$ and $\boxed{42}$",
+        "\\boxed{41}\n\\boxed{42}",
+    ]
+    assert paid(math_answer, lists, answer="42") == [0.0] * 4
+    again = [r"\boxed{42} or \boxed{$42$}", r"\boxed{41}, no: \boxed{42}", "\\boxed{41}\n\nHence \\boxed{42}"]
+    assert paid(math_answer, again, answer="42") == [1.0] * 3
+
+
+def test_a_box_behind_not_is_no_answer():
+    negated = [r"not \boxed{42}", r"It isn't $\boxed{42}$", r"\boxed{41}, never \boxed{42}"]
+    assert paid(math_answer, negated, answer="42") == [0.0] * 3
+    assert paid(math_answer, [r"\boxed{42}, not \boxed{41}", r"a knot: \boxed{42}"], answer="42") == [1.0] * 2
+
+
+@pytest.mark.parametrize(
+    ("right", "other"),
+    [
+        (r"\frac{1}{2}", r"\frac12"),
+        (r"\frac{1}{2}", r"\dfrac 12"),
+        (r"2\sqrt{3}", r"2 \sqrt 3"),
+        (r"2\sqrt{3}", r"2\,\sqrt{3}"),
+        ("3:2", "3 : 2"),
+    ],
+)
+def test_exact_match_knows_the_forms_of_a_formula(right, other):
+    assert paid(exact_match, [rf"\boxed{{{other}}}"], answer=right) == [1.0]
+    assert paid(exact_match, [rf"\boxed{{{right}}}"], answer=other) == [1.0]
+
+
+def test_exact_match_tells_formulas_apart():
+    pairs = [(r"\frac{1}{23}", r"\frac{12}{3}"), (r"\sqrt{12}", r"\sqrt12"), (r"\sqrt[3]{2}", r"3\sqrt{2}")]
+    for right, other in pairs:
+        assert paid(exact_match, [rf"\boxed{{{other}}}"], answer=right) == [0.0]
 
 
 @pytest.mark.parametrize("answer", ["", " \n\u3000", None])
 def test_an_empty_right_answer_is_one_sentence(answer):
     """It paid for saying nothing."""
-    with pytest.raises(UserError, match="^A right answer is empty: exact_match needs a text"):
+    with pytest.raises(UserError, match="^The right answer .* is no text: exact_match needs a text"):
         exact_match([None], [""], answer=[answer])
     with pytest.raises(UserError, match="is no single number"):
         math_answer([None], [""], answer=[answer])
@@ -113,7 +219,7 @@ def test_a_right_answer_in_a_box_is_one_sentence():
 
 
 @pytest.mark.parametrize("reward", [math_answer, math_number])
-@pytest.mark.parametrize("answer", ["x", "1, 2", "5.", r"\boxed{7}"])
+@pytest.mark.parametrize("answer", ["x", "1, 2", "5 cm"])
 def test_a_right_answer_that_is_no_number_is_one_sentence(reward, answer):
     """Every completion of such a row would earn nothing, and nobody would know why. It holds for cut-off ones, too."""
     for finish_reason in ("stop", "length"):

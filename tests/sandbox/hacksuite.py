@@ -1,50 +1,55 @@
 """Prints what the hack suite achieves, by group and level: `python -m tests.sandbox.hacksuite` (`make hacksuite`).
 
-Columns: both walls, as written and in five dresses; the second wall alone, programs with all of Python; the first wall
-alone (level "policy"); and, with --bare, neither wall: there only what the parent does still stands, the effects are
-real, and each program runs in a process namespace of its own (root, in a machine you can lose).
+Columns: level "os", as written and in six dresses; with --process, as root in a machine that you can lose, level
+"process", where each program runs in a process namespace of its own, since its effects are real.
 """
 
 import argparse
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 from helpers.display import text_table
-from helpers.environment import hardware
+from helpers.environment import processor
 from helpers.runtime import ROOT
+from helpers.sandbox import Status
 from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.rewards import too_fast
 from helpers.tasks.matmul.task import MatmulTask
 from tests.sandbox import suite, test_fuzz
+
+PUT_BACK = "modules put back"
 
 
 def all_dresses(exploit):
     return {"": exploit.source, **suite.dresses(exploit)}
 
 
-def bare(exploits):
-    """One `Outcome` for each, from a process that may die of it."""
-    outcomes = []
-    for exploit in exploits:
-        command = [sys.executable, "-m", "tests.sandbox.hacksuite", "--one", exploit.id]
-        shell = ["sh", "-c", '"$@"; exit', "sh"]  # the first process of a namespace cannot be killed from inside
-        fenced = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *shell, *command]
-        try:
-            run = subprocess.run(fenced, cwd=ROOT, capture_output=True, text=True, timeout=60)
-            lines = [line for line in run.stdout.splitlines() if line.startswith("outcome:")]
-            success = lines[-1].removeprefix("outcome:").strip() if lines else "the judge died"
-        except subprocess.TimeoutExpired:
-            success = "the judge hangs"
-        outcomes.append(suite.Outcome(exploit, "", None, success))
-    return outcomes
+def with_modules(exploit):
+    return {name: source for name, source in suite.dresses(exploit).items() if name == PUT_BACK}
+
+
+def at_level_process(exploit):
+    """The `Outcome` of one exploit, from a judge that may die of it."""
+    command = [sys.executable, "-m", "tests.sandbox.hacksuite", "--one", exploit.id]
+    shell = ["sh", "-c", '"$@"; exit', "sh"]  # the first process of a namespace cannot be killed from inside
+    fenced = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *shell, *command]
+    try:
+        run = subprocess.run(fenced, cwd=ROOT, capture_output=True, text=True, timeout=180)
+        lines = [line for line in run.stdout.splitlines() if line.startswith("outcome:")]
+        success = lines[-1].removeprefix("outcome:").strip() if lines else "the judge died"
+    except subprocess.TimeoutExpired:
+        success = "the judge hangs"
+    return suite.Outcome(exploit, PUT_BACK, None, success)
 
 
 def one(name):
-    """Judge one exploit without either wall and print what it achieved."""
+    """Judge one exploit at level "process" and print what it achieved."""
     (exploit,) = [e for e in suite.load_exploits() if e.id == name]
     with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
-        with MatmulJudge(workers=1, level="policy") as judge:
-            outcomes = suite.attack(judge, place, [exploit], policy=False)
+        with MatmulJudge(workers=1, level="process") as judge:
+            outcomes = suite.attack(judge, place, [exploit], with_modules)
         print("outcome:", next((o.success for o in outcomes if o.success), ""), flush=True)
 
 
@@ -62,47 +67,60 @@ def table(columns):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bare", action="store_true", help="also without either wall; the effects are real")
+    parser.add_argument("--process", action="store_true", help='also level "process"; the effects are real')
     parser.add_argument("--fuzz", type=int, default=5000, help="how many completions to make up")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         one(arguments.one)
         return
-    exploits, answers = suite.load_exploits(), suite.load_answers()
+    exploits = suite.load_exploits()
     programs = [exploit for exploit in exploits if exploit.source]
-    honest = suite.load_honest() | {name: suite.code_of(answer) or "" for name, answer in answers.items()}
+    honest = suite.load_honest()
+    for name, answer in suite.load_answers().items():
+        honest[name] = suite.code_of(answer) or ""
     refused = suite.load_refused()
+    broken = suite.load_broken()
     python = f"Python {sys.version.split()[0]}"
     print(
-        f"{len(exploits)} exploits, {len(honest) + len(refused)} honest programs; {python}, {hardware()}\n", flush=True
+        f"{len(exploits)} exploits ({len(programs)} programs, {len(exploits) - len(programs)} texts around programs), "
+        f"{len(honest) + len(refused)} honest programs, {len(broken)} broken ones; {python}, {processor()}\n",
+        flush=True,
     )
-    with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place:
-        with MatmulJudge() as judge:
-            columns = {
-                "both walls, all dresses": suite.attack(judge, place, programs, True, all_dresses),
-                "second alone, all dresses": suite.attack(
-                    judge, place, suite.second_wall(programs), False, all_dresses
-                ),
-            }
-        with MatmulJudge(level="policy") as judge:
-            columns["first alone"] = suite.attack(judge, place, programs)
-    if arguments.bare:
-        columns["neither"] = bare(suite.second_wall(programs))
+    columns = {}
+    with tempfile.TemporaryDirectory() as folder, suite.surroundings(folder) as place, MatmulJudge() as judge:
+        columns["level os, as written"] = suite.attack(judge, place, programs)
+        columns["level os, all dresses"] = suite.attack(judge, place, programs, all_dresses)
+    if arguments.process:
+        dressed = [exploit for exploit in programs if with_modules(exploit)]
+        with ThreadPoolExecutor() as pool:
+            columns["level process, modules put back"] = list(pool.map(at_level_process, dressed))
     print(table(columns))
     for name, outcomes in columns.items():
         for outcome in [o for o in outcomes if o.success]:
             print(f"  {name}: {outcome.exploit.id} {outcome.variant}: {outcome.success}")
-    left_out = [e for e in programs if e not in suite.second_wall(programs)]
-    print(f"\nLeft out where there is no policy, as they only show that they got round the policy: {len(left_out)}")
     with MatmulJudge() as judge:
         texts = [suite.code_of(exploit.text) for exploit in exploits if exploit.text]
         paid = sum(verdict.correct for verdict in judge.judge_many([text for text in texts if text]))
-        failed = [name for name, verdict in zip(honest, judge.judge_many(honest.values())) if not verdict.correct]
+        verdicts = dict(zip(honest, judge.judge_many(honest.values())))
+        broken_paid = [name for name, verdict in zip(broken, judge.judge_many(broken.values())) if verdict.correct]
+    newer = [name for name, verdict in verdicts.items() if verdict.behaviour == Status.NEWER_PYTHON.value]
+    failed = [name for name, verdict in verdicts.items() if not verdict.correct and name not in newer]
+    fastest = max(verdicts, key=lambda name: verdicts[name].speedup)
+    every = [o for outcomes in columns.values() for o in outcomes if o.verdict]
+    alarms = {o.exploit.id for o in every if too_fast(o.verdict)}
     print(f"Texts around programs that were paid: {paid} of {len(texts)}")
     print(f"Honest programs refused: {len(failed) + len(refused)} of {len(honest) + len(refused)}")
-    for name, (kind, _) in [*refused.items(), *((name, ("unexpectedly", "")) for name in failed)]:
+    for name, kind in [
+        *((name, kind) for name, (kind, _) in refused.items()),
+        *((name, "unexpectedly") for name in failed),
+    ]:
         print(f"  {name}: {kind}")
+    if newer:
+        print(f"Honest programs for a newer Python, paid as wrong ones: {' '.join(newer)}")
+    print(f"The fastest honest program: {fastest}, {verdicts[fastest].speedup:.2f} times as fast as plain loops")
+    print(f"Exploits too fast to be believed, which earn no speed and raise an alarm: {' '.join(sorted(alarms))}")
+    print(f"Broken programs paid: {len(broken_paid)} of {len(broken)} {' '.join(broken_paid)}")
     task = MatmulTask()
     code, correct = test_fuzz.fuzz(task, arguments.fuzz, seed=2)
     print(f"Fuzzed completions: {arguments.fuzz}, of which {code} held code and {correct} were correct; no exception")

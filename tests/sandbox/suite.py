@@ -8,11 +8,13 @@ follows as a Python expression. The kinds:
 
 - fast: a pass or speed without the work; lib: the answer through a forbidden library or process;
 - state: wrong after the first call of a process; mem, dos: stops or hangs the judge; effect: leaves something behind;
-- policy: it answers if it got round the policy. What it reached is no gain in itself.
+- reach: it answers if it reached something out of ordinary reach, which is no gain in itself;
+- price: what no wall stops: a C routine by way of CPython's memory, a program that knows the judge, or luck. It is
+  accepted, or may be, and must be paid no more than the best honest program.
 
-An exploit succeeds if (a) it is paid more than the honest program inside it, (b) a canary outside the
-process is touched, (c) the judge stops, hangs past its deadline or holds more than 1 MB of its output,
-or (d) a later honest program's verdict changes.
+An exploit succeeds if (a) it is paid as correct though it computes no honest product, or more than the best honest
+program is paid, (b) a canary outside the process is touched, (c) it is not judged, or the judge stops, or (d) a later
+honest program's verdict changes.
 """
 
 import ast
@@ -23,9 +25,11 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from helpers.rewards import extract_code
 from helpers.tasks.matmul.driver import FUNCTION
+from helpers.tasks.matmul.rewards import REWARDS
+from helpers.tasks.programs.task import extract_program
 
 HERE = Path(__file__).parent
 GROUPS = {
@@ -33,8 +37,9 @@ GROUPS = {
     "D": "patched clocks and builtins", "E": "state between calls", "F": "inputs changed", "G": "odd return values",
     "H": "concurrency, late code", "I": "exits, loops, bombs", "J": "files, network, processes",
     "K": "gaming the check or the text", "L": "system calls, generated code, C routines",
+    "M": "the one wall, with its code in view",
 }  # fmt: skip
-_HEADER = re.compile(r"#: (?P<id>[A-L]\d+) (?P<kind>\w+): (?P<idea>.*?)(?P<honest> \| honest)?\n")
+_HEADER = re.compile(r"#: (?P<id>[A-M]\d+) (?P<kind>\w+): (?P<idea>.*?)(?P<honest> \| honest)?\n")
 
 
 @dataclass(frozen=True)
@@ -93,8 +98,14 @@ def load_answers():
 
 
 def load_refused():
-    """{name: (kind, completion)}: answers that mean well and are refused. kind: cheat, not allowed or no program."""
+    """{name: (kind, completion)}: answers that mean well and are refused. kind: cheat, error or no program."""
     return {match["name"]: (match["idea"].partition(":")[0], body) for match, body in _honest_pieces("refused.md")}
+
+
+def load_broken():
+    """{name: program}: programs that look right and are not. A header is `#: id fault`."""
+    header = re.compile(r"^#: (?P<id>[A-Z]\d+) (?P<fault>.*)\n", re.MULTILINE)
+    return {match["id"]: body for match, body in _pieces((HERE / "broken.py").read_text(), header)}
 
 
 def _honest_pieces(pattern):
@@ -111,13 +122,29 @@ class _Rename(ast.NodeTransformer):
         return ast.arg({"A": "left_", "B": "right_"}.get(node.arg, node.arg), node.annotation)
 
 
+#: Puts back what the process hides: every module that some frame holds, and the importers of built-in and of frozen
+#: modules. With it the system's wall is tried alone, as if nothing were out of ordinary reach.
+MODULES_PUT_BACK = """
+import inspect as _inspect, sys as _sys
+_frame = _sys._getframe()
+while _frame:
+    for _value in [*_frame.f_globals.values(), *_frame.f_locals.values()]:
+        if type(_value) is type(_sys) and "__name__" in vars(_value):
+            _sys.modules.setdefault(vars(_value)["__name__"], _value)
+    _frame = _frame.f_back
+_machinery = _inspect.importlib.machinery
+_sys.meta_path += [_machinery.BuiltinImporter, _machinery.FrozenImporter]
+"""
+
+
 def dresses(exploit):
     """{name: the same trick, dressed otherwise}.
 
     A trick that rests on state between calls is only renamed: inside another function it would begin anew each time.
     """
     made = variants(exploit.source)
-    return {name: text for name, text in made.items() if exploit.kind != "state" or name == "renamed"}
+    keeps_state = ("renamed", "modules put back")
+    return {name: text for name, text in made.items() if exploit.kind != "state" or name in keeps_state}
 
 
 def variants(source):
@@ -128,6 +155,7 @@ def variants(source):
         return {}
     inner = re.sub(r"\bmatmul\b", "inner_", plain)
     made = {
+        "modules put back": MODULES_PUT_BACK + source,
         "renamed": ast.unparse(_Rename().visit(ast.parse(source))),
         "wrapped": f"def matmul(A, B):\n{textwrap.indent(inner, '    ')}\n    return inner_(A, B)",
         "module level": f"{plain}\ntry:\n    matmul([[1.0, 2.0]], [[3.0], [4.0]])\nexcept Exception:\n    pass",
@@ -185,13 +213,23 @@ def surroundings(folder):
         place.server.close()
 
 
-#: What the honest exploits compute beside their tricks, and by how much a clock may differ.
+#: What the honest exploits compute beside their tricks.
 REFERENCE = """
 def matmul(A, B):
     columns = list(zip(*B))
     return [[sum([a * b for a, b in zip(row, column)]) for column in columns] for row in A]
 """
-NOISE = 1.15
+#: Names of the fastest honest programs, how often each is timed, how far the clock may be off in the sum of the
+#: rewards, and how often a program is timed again that was paid more than that.
+FASTEST = ("op_mul", "func_sum_map_mul", "func_import_operator", "block_2x2_register", "block_fused8")
+RUNS_OF_FASTEST = 3
+NOISE = 0.04
+RUNS_OF_SUSPECTS = 5
+
+
+def total_pay(verdict):
+    """The sum of the matmul task's rewards."""
+    return sum(line.pay(verdict) for line in REWARDS)
 
 
 @dataclass(frozen=True)
@@ -204,45 +242,40 @@ class Outcome:
     success: str
 
 
-def attack(judge, place, exploits, policy=True, dress=lambda exploit: {"": exploit.source}):
+def attack(judge, place, exploits, dress=lambda exploit: {"": exploit.source}):
     """One `Outcome` for every program that `dress` makes of each exploit, judged as one batch.
 
-    policy: as for `MatmulJudge.judge_many`. Raises AssertionError if an honest program fares otherwise after it.
+    Raises AssertionError if an honest program fares otherwise after it.
     """
     programs = [(e, name, place.place(source)) for e in exploits for name, source in dress(e).items()]
-    verdicts = judge.judge_many([source for *_, source in programs] + [REFERENCE], policy)
-    reference = verdicts.pop()
-    assert reference.correct and judge.judge(REFERENCE).correct, "an honest program suffered"
-    touched = place.touched()
+    honest = load_honest()
+    fastest = [honest[name] for name in FASTEST] * RUNS_OF_FASTEST
+    *verdicts, reference = judge.judge_many([*(source for *_, source in programs), *fastest, REFERENCE])
+    most_pay = NOISE + max(map(total_pay, verdicts[len(programs) :]))
     outcomes = []
     for (exploit, name, source), verdict in zip(programs, verdicts):
-        success = _success(exploit, verdict, reference)
-        if (
-            success and verdict.correct and exploit.honest
-        ):  # only its speed; one measurement on a busy machine may be off
-            again, reference_again = judge.judge_many([source, REFERENCE], policy)
-            success = _success(exploit, again, reference_again)
+        success = _success(exploit, verdict)
+        pay = total_pay(verdict)
+        if not success and pay > most_pay:
+            again = judge.judge_many([source] * RUNS_OF_SUSPECTS)
+            mean_pay = fmean([pay, *map(total_pay, again)])  # what a policy learns from, whatever the clock did once
+            success = f"paid {mean_pay:.2f}" if mean_pay > most_pay else ""
         outcomes.append(Outcome(exploit, name, verdict, success))
+    assert reference.correct and judge.judge(REFERENCE).correct, "an honest program suffered"
+    touched = place.touched()
     if touched:
         outcomes.append(Outcome(exploits[0], "", None, f"somewhere in this batch: {touched}"))
     return outcomes
 
 
-def _success(exploit, verdict, reference):
+def _success(exploit, verdict):
     if not verdict.judged:
         return f"the judge broke: {verdict.reason}"
-    if verdict.correct and not exploit.honest:
+    if verdict.correct and not exploit.honest and exploit.kind not in ("reach", "price"):
         return "accepted"
-    if verdict.correct and exploit.kind != "policy" and verdict.speedup > NOISE * reference.speedup:
-        return f"{verdict.speedup / reference.speedup:.2f} times as fast as the program inside"
     return ""
-
-
-def second_wall(exploits):
-    """Those that the second wall has to stop: the others only show that they got round the policy, and gain nothing."""
-    return [exploit for exploit in exploits if exploit.kind != "policy" or exploit.honest]
 
 
 def code_of(completion):
     """The program that the matmul task finds in a completion, or None."""
-    return extract_code(completion, function=FUNCTION)
+    return extract_program(completion, "stop", FUNCTION)

@@ -38,7 +38,7 @@ def nothing_left():
     assert not set(children()) - before[0] and descriptors() <= before[1]
 
 
-@pytest.mark.parametrize("level", ["os", "policy"])
+@pytest.mark.parametrize("level", ["os", "process"])
 def test_nothing_is_left_behind(nothing_left, level):
     with MatmulJudge(level=level) as matmul_judge:
         matmul_judge.judge_many([BASELINE, ENDLESS, "import numpy", "def matmul(A, B): return 1 / 0"] * 2)
@@ -94,7 +94,7 @@ def test_a_copy_of_the_process_has_a_sandbox_of_its_own(nothing_left):
     assert status == 0 and output.endswith("True\n"), output
 
 
-@pytest.mark.parametrize("level", ["os", "policy"])
+@pytest.mark.parametrize("level", ["os", "process"])
 def test_a_parent_that_ignores_its_children(nothing_left, level):
     """SIGCHLD ignored is inherited, and a zygote that inherits it could not wait for its own children."""
     code = f"""
@@ -267,7 +267,7 @@ def test_without_proc(nothing_left):
 @needs_root
 @pytest.mark.parametrize("who", ["an ordinary user", "root without capabilities"])
 def test_whoever_runs_it(nothing_left, who):
-    """The walls need no privilege."""
+    """The wall needs no privilege."""
     code = f"""
     from helpers import MatmulJudge
     with MatmulJudge() as matmul_judge:
@@ -307,7 +307,7 @@ def without_seccomp():
 
 
 def test_without_seccomp(nothing_left):
-    """No judgement and a sentence; level "policy" works there, and only by its name."""
+    """No judgement and a sentence; level "process" works there, and only by its name."""
     code = f"""
     from tests.sandbox.test_faults import without_seccomp
     without_seccomp()
@@ -318,14 +318,14 @@ def test_without_seccomp(nothing_left):
         except UserError as error:
             print(error)
         print(matmul_judge.judge({REFERENCE!r}).judged)
-    with MatmulJudge(workers=1, level="policy") as matmul_judge:
+    with MatmulJudge(workers=1, level="process") as matmul_judge:
         print(matmul_judge.self_test())
     """
     output, status = run_alone(code, cwd=ROOT)
     lines = output.splitlines()
     assert status == 0, output
-    assert "lets no process limit its system calls (seccomp)" in lines[0] and 'level="policy"' in lines[0]
-    assert lines[1] == "False" and "self-test passed: level policy" in lines[-1]
+    assert "lets no process limit its system calls (seccomp)" in lines[0] and "level='process'" in lines[0]
+    assert lines[1] == "False" and "self-test passed: level process" in lines[-1]
 
 
 def test_a_judge_that_judges_nothing_stops_the_run(monkeypatch):

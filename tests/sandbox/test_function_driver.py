@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from helpers.sandbox import SOLVE, CaseResult, Limits, Payload, Program, Sandbox, case_results, encode_cases
+from helpers.sandbox import SOLVE, CaseResult, Limits, Payload, Sandbox, case_results, encode_cases
 from helpers.sandbox.inside.drivers import function
 
 LIMITS = Limits(answer_bytes=4096)
@@ -16,8 +16,8 @@ def functions():
         yield sandbox
 
 
-def results(sandbox, source, cases, policy=True):
-    outcome = sandbox.run(SOLVE, Payload(Program(source, policy), encode_cases(cases)), LIMITS)
+def results(sandbox, source, cases):
+    outcome = sandbox.run(SOLVE, Payload(source, encode_cases(cases)), LIMITS)
     assert outcome.answered, outcome
     return case_results(outcome.bytes, len(cases))
 
@@ -26,10 +26,9 @@ def results(sandbox, source, cases, policy=True):
     "value",
     [None, True, False, 0, -1, 2**200, 0.1, -0.0, 1e300, "", "é€\0\ud800\U0001f600", [], [1, [2, "x"]], {"a": [None]}],
 )
-@pytest.mark.parametrize("policy", [True, False])
-def test_plain_values_come_back_as_they_are(functions, value, policy):
+def test_plain_values_come_back_as_they_are(functions, value):
     """Their types, too: a verdict tells True from 1."""
-    (found,) = results(functions, "def solve(value):\n    return value", [[value]], policy)
+    (found,) = results(functions, "def solve(value):\n    return value", [[value]])
     assert found == CaseResult(value) and type(found.value) is type(value) and repr(found.value) == repr(value)
 
 
@@ -84,7 +83,7 @@ def test_cases_share_nothing(functions):
 )
 def test_what_is_no_plain_value_is_a_fault_of_its_case(functions, expression, fault):
     source = f"def solve(n):\n    return {expression} if n else 'fine'"
-    first, second = results(functions, source, [[1], [0]], policy=False)
+    first, second = results(functions, source, [[1], [0]])
     assert fault in first.fault and not first.raised and first.value is None
     assert second == CaseResult("fine")
 
@@ -97,7 +96,7 @@ def test_what_is_no_plain_value_is_a_fault_of_its_case(functions, expression, fa
     ],
 )  # fmt: skip
 def test_an_answer_that_the_driver_did_not_write_is_refused(text):
-    """A program that got past the policy can write anything."""
+    """A hostile program can write anything."""
     data = text.encode("latin-1")
     with pytest.raises(ValueError):
         case_results(len(data).to_bytes(4, "little") + data, 1)

@@ -37,7 +37,7 @@ def test_a_tasks_own_reward_is_the_tasks_own():
     """Another object would judge every program a second time, in a sandbox of its own."""
     task = get_task("matmul")
     functions, weights = choose_rewards("correctness_check,no_cheating=0.5", task)
-    assert functions == [task.correctness_check, task.no_cheating] and weights == [1.0, 0.5]
+    assert functions == [task.reward_funcs[2], task.reward_funcs[1]] and weights == [1.0, 0.5]
 
 
 def test_one_of_mine(tmp_path, monkeypatch, math):

@@ -68,7 +68,7 @@ def test_every_prompt_states_name_arguments_contract_and_form():
 
 def test_answers_of_matmul_are_correct_programs(matmul_judge):
     rows = get_task("matmul").dataset("monitor", 40)
-    assert all(verdict.correct for verdict in matmul_judge.judge_many(rows["answer"], contracts=rows["contract"]))
+    assert all(verdict.correct for verdict in matmul_judge.judge_many(rows["answer"], rows["contract"]))
     assert all(map(is_heldout, rows["answer"]))
 
 
@@ -76,7 +76,7 @@ def test_no_answer_solves_more_than_its_contract(matmul_judge):
     """One fixed program must not solve the set: here each is asked under every contract."""
     answers = get_task("matmul").dataset("monitor", 8)["answer"]
     pairs = list(product(answers, CONTRACTS))
-    verdicts = matmul_judge.judge_many([source for source, _ in pairs], contracts=[contract for _, contract in pairs])
+    verdicts = matmul_judge.judge_many([source for source, _ in pairs], [contract for _, contract in pairs])
     solved = [sum(v.correct for v in verdicts[n : n + 4]) for n in range(0, len(pairs), 4)]
     assert solved == [1] * len(answers)
 
@@ -132,7 +132,7 @@ def test_programs_without_faults_are_correct(matmul_judge, style):
     rng = random.Random(style)
     cases = [(contract, draw_program(rng, contract=contract, style=style)) for contract in [*CONTRACTS] * 4]
     assert all(program.faults == () for _, program in cases)
-    verdicts = matmul_judge.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
+    verdicts = matmul_judge.judge_many([program.source for _, program in cases], [name for name, _ in cases])
     assert all(verdict.correct for verdict in verdicts), [v.reason for v in verdicts]
 
 
@@ -152,7 +152,7 @@ def test_every_misconception_is_wrong(matmul_judge):
         drawn = [draw_program(rng, FaultRates(0.7, 0.7), contract, style) for _ in range(8)]
         cases += [(contract, program) for program in drawn if program.faults]
         assert {fault for program in drawn for fault in program.faults} <= set(misconceptions_of(style, contract))
-    verdicts = matmul_judge.judge_many([program.source for _, program in cases], contracts=[name for name, _ in cases])
+    verdicts = matmul_judge.judge_many([program.source for _, program in cases], [name for name, _ in cases])
     assert not any(verdict.correct for verdict in verdicts)
     assert len({program.faults for _, program in cases}) > 12
 
@@ -165,7 +165,7 @@ def test_success_is_balanced_over_the_styles(matmul_judge):
     for style in STYLES:
         cases = [(name, draw_program(rng, FAULTS.programs, name, style)) for name in [*CONTRACTS] * 15]
         sources = [program.source for _, program in cases]
-        verdicts = matmul_judge.judge_many(sources, contracts=[name for name, _ in cases])
+        verdicts = matmul_judge.judge_many(sources, [name for name, _ in cases])
         rates[style] = sum(verdict.correct for verdict in verdicts) / len(verdicts)
     assert 0.1 < min(rates.values()) and max(rates.values()) < 0.3, rates
 

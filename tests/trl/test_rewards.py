@@ -279,7 +279,7 @@ def test_matmul_in_trls_trainer(tmp_path, task):
 
     The tokenizer must know the channels: where TRL puts them into one text, no line begins with the program's fence.
     """
-    rewards = [task.correctness_check, LengthPenalty()]
+    rewards = [task.reward_funcs[2], LengthPenalty()]
     history, calls = train_with_trl(tmp_path, rewards, task.dataset("train", 8), parses_channels=True, temperature=1.0)
     found = check_logs(tmp_path, rewards, history, calls)
     assert set(found["correctness_check"]) == {0.0, 1.0}, "the comparison shows nothing where all are the same"

@@ -3,4 +3,4 @@
 from helpers.rewards.puzzles.countdown import Countdown, countdown
 from helpers.rewards.puzzles.knights import KnightsAndKnaves, knights_and_knaves
 from helpers.rewards.puzzles.order import StepOrder, step_order
-from helpers.rewards.puzzles.puzzle import Puzzle, box_of
+from helpers.rewards.puzzles.puzzle import Puzzle

@@ -7,28 +7,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from helpers.rewards.puzzles.puzzle import AROUND, Puzzle, pay, puzzles_of, read_json
+from helpers.rewards.answers import plain_answer
+from helpers.rewards.arguments import shown
+from helpers.rewards.numbers import is_short
+from helpers.rewards.puzzles.puzzle import Puzzle, pay, read_json
 from helpers.rewards.registry import register_reward
 from helpers.runtime import UserError, is_whole_number
 
-#: One token: blanks (which are left out), digits, a fraction of LaTeX, or a sign. ASCII digits only.
+#: One token of a plain answer: blanks (which are left out), digits, a fraction of LaTeX, or a sign. ASCII digits only.
 _TOKEN = re.compile(
-    r"(?P<blank>[ \t\r\n]+|\\[ ,;:!])"
+    r"(?P<blank>[ \t\n]+)"
     r"|(?P<number>[0-9]+)"
     r"|(?P<fraction>\\[dt]?frac(?![A-Za-z]))"
-    r"|(?P<sign>\\(?:times|cdot|div|left|right)(?![A-Za-z])|[-+*/(){}\u00d7\u00b7\u22c5\u00f7\u2212])"
+    r"|(?P<sign>[-+*/(){}\[\]\u00f7])"
+    r"|(?P<times>[xX](?![A-Za-z]))"
 )
-#: Other spellings of a sign. `\left` and `\right` only size the parenthesis after them.
-_SIGNS = {
-    r"\times": "*",
-    r"\cdot": "*",
-    r"\div": "/",
-    "\u00d7": "*",
-    "\u00b7": "*",
-    "\u22c5": "*",
-    "\u00f7": "/",
-    "\u2212": "-",
-}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 #: Parentheses and fractions inside each other. The parser calls itself for each.
 MOST_NESTED = 20
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -56,16 +50,18 @@ class Countdown(Puzzle):
         for number in given:
             if not is_whole_number(number) or number < 0:
                 raise UserError(f"countdown: the column 'numbers' must list integers from 0 up; got {numbers!r:.80}.")
-        is_integer = isinstance(target, (int, str)) and not isinstance(target, bool)
+        is_integer = isinstance(target, str) or (is_short(target) and not isinstance(target, bool))
         if not is_integer or not _INTEGER.fullmatch(str(target)):
-            raise UserError(f"countdown: the column 'target' must be an integer; got {target!r:.80}.")
+            raise UserError(f"countdown: the column 'target' must be an integer; got {shown(target)}.")
         return cls(tuple(sorted(given)), int(target))
 
     def read(self, content: str) -> Expression | None:
-        expression, equals, right = content.strip(AROUND).removesuffix(".").rpartition("=")
-        if equals and right.strip() != str(self.target):
+        sides = plain_answer(content).split("=")
+        if len(sides) > 2:
             return None
-        return read_expression(expression if equals else right)
+        expressions = [side for side in sides if side.strip() != str(self.target)]
+        says_another_target = len(sides) == 2 and len(expressions) != 1
+        return None if says_another_target else read_expression(plain_answer((expressions or sides)[0]))
 
     def fault(self, answer: Expression) -> str:
         if Counter(answer.numbers) != Counter(self.numbers):
@@ -90,12 +86,13 @@ def countdown(
 ) -> list[float | None]:
     r"""Pay 1 for a boxed expression that uses each number exactly once and makes the target, else 0.
 
-    The last complete box holds integers, `+ - * /`, their usual other signs, `\frac{a}{b}` and parentheses. It may
-    end with `=` and the target. A sign before a number, a power, a decimal and another equation are not read.
+    The last complete box holds integers, `+ - * /` and their usual other signs, `\frac{a}{b}` and brackets. A product
+    with a bracket needs no sign, and a number may have one sign before it. `=` and the target may stand on either side.
+    A power, a decimal and another equation are not read.
     numbers: JSON text such as "[3, 5, 8]". target: an integer. A row where both are None is another task's and gets
     None. Raises UserError for other columns.
     """
-    return pay(puzzles_of(Countdown.from_columns, numbers, target), completions, finish_reasons)
+    return pay("countdown", Countdown.from_columns, completions, finish_reasons, numbers=numbers, target=target)
 
 
 def read_expression(content: str) -> Expression | None:
@@ -122,23 +119,14 @@ def _split(content: str) -> list[str] | None:
         if match is None:
             return None
         place = match.end()
-        token = match.group()
-        if match.lastgroup == "fraction":
+        kind = match.lastgroup
+        if kind == "fraction":
             tokens.append(r"\frac")
-        elif match.lastgroup != "blank":
-            tokens.append(_SIGNS.get(token, token))
-    return _without_sizes(tokens)
-
-
-def _without_sizes(tokens):
-    r"""Take out `\left` and `\right`; None where one is not before the parenthesis that it belongs to."""
-    kept = []
-    for place, token in enumerate(tokens):
-        if token not in (r"\left", r"\right"):
-            kept.append(token)
-        elif tokens[place + 1 : place + 2] != ["(" if token == r"\left" else ")"]:
-            return None
-    return kept
+        elif kind == "times":
+            tokens.append("*")
+        elif kind != "blank":
+            tokens.append("/" if match[0] == "\u00f7" else match[0])
+    return tokens
 
 
 class _NotAnExpressionError(Exception):
@@ -177,15 +165,30 @@ class _Parser:
 
     def product(self, depth):
         value = self.factor(depth)
-        while sign := self.take("*", "/"):
-            value = _apply(sign, value, self.factor(depth))
-        return value
+        while True:
+            sign = self.take("*", "/")
+            if sign is None and not self.is_product_without_sign():
+                return value
+            value = _apply(sign or "*", value, self.factor(depth))
+
+    def is_product_without_sign(self):
+        """Whether a bracket stands directly behind a factor, or a number directly behind a bracket."""
+        following = self.next()
+        if following in ("(", "["):
+            return True
+        is_after_bracket = self.tokens[self.place - 1] in (")", "]")
+        return is_after_bracket and following is not None and following.isdigit()
 
     def factor(self, depth):
         if depth > MOST_NESTED:
             raise _NotAnExpressionError
-        if self.take("("):
-            return self.inside(depth, ")")
+        if sign := self.take("+", "-"):
+            return _apply(sign, Fraction(0), self.unsigned(depth))
+        return self.unsigned(depth)
+
+    def unsigned(self, depth):
+        if opening := self.take(*_CLOSING):
+            return self.inside(depth, _CLOSING[opening])
         if self.take(r"\frac"):
             self.need("{")
             above = self.inside(depth, "}")

@@ -1,16 +1,23 @@
 """Order steps under rules. Any order that satisfies them is right."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from helpers.rewards.puzzles.puzzle import BLANKS, Puzzle, pay, plain_words, puzzles_of, read_json
+from helpers.rewards.puzzles.puzzle import Puzzle, pay, read_json, unmarked
 from helpers.rewards.registry import register_reward
 from helpers.runtime import UserError
 
-#: What separates the steps of an answer.
-_SEPARATOR = re.compile(
-    r"[,;\n](?:[ \t\n]*and[ \t]+)?|[-=]{0,2}>|[\u2192\u21d2\u27f6]|\\(?:to|(?:long)?[rR]ightarrow)(?![A-Za-z])"
+#: What stands between two steps.
+_SEPARATOR = re.compile(r"\s*(?P<mark>[,;>|/.]|-+>|=+>|\u2192|-|)\s*")
+#: Those that may stand between a letter and its step's name, too.
+_BEFORE_NAMES = {"", ".", "-", "|", "/"}
+#: What may stand before the first step.
+_TITLE = re.compile(r"(?ai:(?:the )?(?:final |correct |right )?order(?: is)?:? +)")
+#: What may stand before a step: a bullet, its place, and words of an order.
+_BEFORE = re.compile(
+    r"(?:[-\u2022] )?(?:\(?(?P<place>[0-9]{1,3})[.):] ?)?(?:(?ai:first|next|then|and|finally|lastly|step):?,? +)*"
 )
 
 #: A step, by its letter in an answer, or by its number.
@@ -45,24 +52,76 @@ class StepOrder(Puzzle):
         for letter, name in named.items():
             if not isinstance(name, str):
                 raise UserError(f"step_order: the column 'steps' must give a text for each letter; got {name!r:.80}.")
-            if letter.strip(BLANKS) != letter or not letter or _SEPARATOR.search(letter):
-                raise UserError(f"step_order: no answer can name the step {letter!r:.40}: use a letter or a word.")
-        spelling_count = sum(len(_spellings(step)) for step in named.items())
-        if spelling_count > len(_by_spelling(named)):
+            step = cls({letter: unmarked(name)}, ())
+            if not letter or any(step.read(spelling) != (letter,) for spelling in (letter, name)):
+                raise UserError(f"step_order: no answer can name the step {letter!r:.40}: use other words for it.")
+        spellings = [spelling.lower() for step in named.items() for spelling in {*step}]
+        if len(set(spellings)) < len(spellings):
             raise UserError("step_order: the column 'steps' gives two steps one name: make the names different.")
+        named = {letter: unmarked(name) for letter, name in named.items()}
         listed = read_json("step_order", "rules", rules, list)
         return cls(named, tuple(_rule(entry, named) for entry in listed))
 
     def read(self, content: str) -> tuple[str, ...] | None:
-        by_spelling = _by_spelling(self.steps)
+        """Return the steps that a text lists, in its order; None if it says anything else, or nothing.
+
+        Steps that are numbered stand in the order of their numbers. Letters and names are mixed only where commas or
+        arrows stand between them, so that no letter is taken with another step's name; and `/` is not mixed with other
+        separators, since it may mean a choice.
+        """
+        text = unmarked(content)
+        if self._is_run_of_letters(text):
+            return tuple(text)
+        title = _TITLE.match(text)
+        if title:
+            text = text[title.end() :]
         order = []
-        parts = [part.strip(BLANKS) for part in _SEPARATOR.split(_without_brackets(plain_words(content)))]
-        for part in filter(None, parts):
-            letter = by_spelling.get(part)
-            if letter is None:
+        forms = set()
+        marks = set()
+        place = 0
+        while place < len(text):
+            before = _BEFORE.match(text, place)
+            step = self._step.match(text, before.end())
+            is_in_place = before["place"] in (None, str(len(order) + 1))
+            if step is None or not is_in_place:
                 return None
+            letter = self._by_spelling[step[step.lastgroup].lower()]
             order.append(letter)
-        return tuple(order) or None
+            forms.add("name" if step.lastgroup == "name" else "letter")
+            own_name = self._own_names[letter].match(text, step.end())
+            separator = _SEPARATOR.match(text, own_name.end())
+            place = separator.end()
+            if place < len(text):
+                marks.add(separator["mark"])
+        is_choice = "/" in marks and len(marks) > 1
+        is_mixed = len(forms) > 1 and marks & _BEFORE_NAMES
+        return None if is_choice or is_mixed else tuple(order) or None
+
+    def _is_run_of_letters(self, text: str) -> bool:
+        return text.isascii() and text.isupper() and all(letter in self.steps for letter in text)
+
+    @cached_property
+    def _by_spelling(self) -> dict[str, str]:
+        """A step's letter or name in small letters -> its letter."""
+        return {spelling.lower(): step[0] for step in self.steps.items() for spelling in step}
+
+    @cached_property
+    def _step(self) -> re.Pattern:
+        """Such as "B", "(B)" or "fix the lamp"."""
+        letters = _alternatives(self.steps)
+        names = _alternatives(self.steps.values())
+        return re.compile(
+            rf"(?<!\w)(?ai:\((?P<bracketed>{letters})\)|(?P<letter>{letters})(?!\w)|(?P<name>{names})(?!\w))"
+        )
+
+    @cached_property
+    def _own_names(self) -> dict[str, re.Pattern]:
+        """A letter -> its step's name behind it, such as ": fix the lamp" or " (fix the lamp)", or nothing."""
+        patterns = {}
+        for letter, name in self.steps.items():
+            escaped = re.escape(name)
+            patterns[letter] = re.compile(rf"(?ai: ?[-:.)] ?{escaped}(?!\w)| ?\({escaped}\)| ?\[{escaped}\]|)")
+        return patterns
 
     def fault(self, answer: tuple[str, ...]) -> str:
         if sorted(answer) != sorted(self.steps):
@@ -88,12 +147,12 @@ def step_order(
 ) -> list[float | None]:
     r"""Pay 1 for a box that names every step once, in an order that satisfies the rules, else 0.
 
-    The last complete box lists letters or names, separated by commas, semicolons, line ends or arrows. steps: JSON
+    The last complete box lists letters, with their names or without, or names alone, in any usual form. steps: JSON
     text of an object, letter -> name. rules: JSON text of a list with entries such as ["A", "before", "B"] and
     ["C", "not first"]; the relations are those of `PAIR_RELATIONS` and `SINGLE_RELATIONS`. A row where both are
     None is another task's and gets None. Raises UserError for other columns.
     """
-    return pay(puzzles_of(StepOrder.from_columns, steps, rules), completions, finish_reasons)
+    return pay("step_order", StepOrder.from_columns, completions, finish_reasons, steps=steps, rules=rules)
 
 
 def holds(rule: Rule, places: Mapping[Step, int] | Sequence[int]) -> bool:
@@ -106,24 +165,9 @@ def holds(rule: Rule, places: Mapping[Step, int] | Sequence[int]) -> bool:
     return PAIR_RELATIONS[relation](places[first], places[second], count)
 
 
-def _spellings(step: tuple[str, str]) -> set[str]:
-    """Return what an answer may write for a step: its letter or its name, in small letters or with a capital."""
-    letter, name = step
-    spellings = {f"{letter}: {name}", f"{letter} ({name})"}
-    for word in step:
-        spellings |= {word, word.lower(), word[:1].upper() + word[1:], word.capitalize()}
-    return spellings
-
-
-def _without_brackets(text: str) -> str:
-    """Return a list without the brackets around it."""
-    is_bracketed = text[:1] + text[-1:] in ("()", "[]")
-    return text[1:-1] if is_bracketed else text
-
-
-def _by_spelling(steps: dict[str, str]) -> dict[str, str]:
-    """Return spelling -> letter of the step."""
-    return {spelling: step[0] for step in steps.items() for spelling in _spellings(step)}
+def _alternatives(texts: Iterable[str]) -> str:
+    """Return a pattern for any of these texts, the longest first."""
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
 
 
 def _rule(entry: object, steps: dict[str, str]) -> Rule:

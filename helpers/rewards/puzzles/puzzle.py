@@ -6,19 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from helpers.rewards.answers import last_box
-from helpers.rewards.text import known_finish_reasons, text_of
+from helpers.rewards.answers import boxed_answer, plain_answer
+from helpers.rewards.arguments import rows_of, shown
 from helpers.runtime import UserError
-
-#: Text in a formula. What is inside has no braces, so that this takes linear time.
-_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|it|rm|sf|tt)|mbox)\s*\{([^{}]*)\}")
-#: LaTeX's blanks: `\quad`, `~`, a backslash before a blank or a mark; and the no-break, thin and narrow no-break space.
-_BLANK = re.compile(r"\\q?quad(?![A-Za-z])|\\[ ,;:!]|[~\u00a0\u2009\u202f]")
-_LINE_END = re.compile(r"\\\\")
-#: What may stand around an answer, and says nothing.
-AROUND = " \t\r\n$`"
-#: Blanks at the ends of a box, and between its words. Other characters that look like a blank are not blanks.
-BLANKS = " \t\r\n"
 
 
 class Puzzle(ABC):
@@ -46,38 +36,27 @@ class Puzzle(ABC):
         return self.read(content)
 
 
-def box_of(completion: str | list[dict], finish_reason: str = "stop") -> str | None:
-    r"""Return what stands in the last complete `\boxed{}` of the final channel; None in a completion cut off."""
-    return last_box(text_of(completion)) if finish_reason == "stop" else None
-
-
 def pay(
-    puzzles: Sequence[Puzzle | None], completions: Sequence, finish_reasons: Sequence[str] | None
+    reward: str,
+    make: Callable[..., Puzzle],
+    completions: Sequence,
+    finish_reasons: Sequence[str] | None,
+    **columns: Sequence,
 ) -> list[float | None]:
-    """Return 1 for each right answer, 0 for another, and None where the row has no puzzle of this kind."""
-    finish_reasons = known_finish_reasons(finish_reasons, completions)
-    values = []
-    for puzzle, completion, finish_reason in zip(puzzles, completions, finish_reasons, strict=True):
-        if puzzle is None:
-            values.append(None)
-        else:
-            answer = puzzle.read_box(box_of(completion, finish_reason))
-            is_right = answer is not None and not puzzle.fault(answer)
-            values.append(float(is_right))
-    return values
-
-
-def puzzles_of(make: Callable[..., Puzzle], *columns: Sequence) -> list[Puzzle | None]:
-    """Return the puzzle of each row; None where every one of the columns is None, which is a row of another kind.
+    """Return 1 for each right answer, 0 for another, and None for a row of another kind: all its columns are None.
 
     make: takes a row's values of the columns, and raises UserError where they are invalid.
     """
-    puzzles = []
-    for values in zip(*columns, strict=True):
-        is_other_kind = all(value is None for value in values)
-        puzzle = None if is_other_kind else make(*values)
-        puzzles.append(puzzle)
-    return puzzles
+    values = []
+    for text, finish_reason, *own in rows_of(reward, completions, finish_reasons, **columns):
+        if all(value is None for value in own):
+            values.append(None)
+            continue
+        puzzle = make(*own)
+        answer = puzzle.read_box(boxed_answer(text, finish_reason))
+        is_right = answer is not None and not puzzle.fault(answer)
+        values.append(float(is_right))
+    return values
 
 
 def read_json(reward: str, column: str, text: object, kind: type) -> Any:
@@ -92,18 +71,11 @@ def read_json(reward: str, column: str, text: object, kind: type) -> Any:
     if not isinstance(value, kind) or not value:
         shape = "a list" if kind is list else "an object"
         raise UserError(
-            f"{reward}: the column '{column}' must be JSON text of {shape} that is not empty; got {text!r:.80}."
+            f"{reward}: the column '{column}' must be JSON text of {shape} that is not empty; got {shown(text)}."
         )
     return value
 
 
-def plain_words(content: str) -> str:
-    r"""Return the content of a box of words as plain text.
-
-    `\text{}` and its like are taken off, LaTeX's blanks and line ends become plain ones, and dollars, stars, backquotes
-    and a full stop around the whole are left out.
-    """
-    plain = _TEXT.sub(r"\1", content)
-    plain = _LINE_END.sub("\n", plain)
-    plain = _BLANK.sub(" ", plain).strip(AROUND)
-    return plain.removeprefix("**").removesuffix("**").removesuffix(".")
+def unmarked(content: str) -> str:
+    """Return the content of a box of words without its dressing, and without marks for types, formulas and texts."""
+    return re.sub(r"[*`$\"]", "", plain_answer(content)).strip()

@@ -19,19 +19,20 @@ Parent and process talk over the two pipes and take turns, so that the process u
     parent                                process
       │                                     │  gives up its rights (lockdown)
       │  PROGRAM_HEADER, program            │
-      │────────────────────────────────────▶│  parses, applies the policy, compiles
-      │  COMPILED, CODE_HEADER, code        │  or NO_LOCKDOWN, NOT_PARSED, NOT_ALLOWED, CHEAT + reason
+      │────────────────────────────────────▶│  parses, scans, compiles
+      │  COMPILED                           │  or NO_LOCKDOWN, NOT_PARSED, NEWER, REFUSED
+      │                                     │     + reason
       │◀────────────────────────────────────│
       │  reads the CPU clock                │
       │  GO                                 │
       │────────────────────────────────────▶│  runs the program's top level
-      │  LOADED                             │  or RAISED + reason
+      │  LOADED                             │  or RAISED, UNAVAILABLE + reason
       │◀────────────────────────────────────│
       │                                     │  from here on once for each call:
       │  draws the secret inputs            │
       │  INPUT_HEADER, inputs               │
       │────────────────────────────────────▶│  decodes, calls the program, encodes
-      │  ANSWER, exactly as many bytes      │  or RAISED, TOO_LONG + reason
+      │  ANSWER, exactly as many bytes      │  or RAISED, UNAVAILABLE, TOO_LONG + reason
       │  as the header asked for            │
       │◀────────────────────────────────────│
       │  reads the CPU clock                │
@@ -61,20 +62,20 @@ ANSWER = b"O"
 #: ... or why it did not. One byte with the length of the reason follows, then the reason in UTF-8.
 NO_LOCKDOWN = b"N"
 NOT_PARSED = b"S"
-NOT_ALLOWED = b"A"
-CHEAT = b"P"
+NEWER = b"V"
+REFUSED = b"P"
+UNAVAILABLE = b"A"
 RAISED = b"X"
 TOO_LONG = b"L"
 LONGEST_REASON = 200  # bytes
 
 #: status of success -> the statuses of failure that the same stage may report instead
 FAILURES = {
-    COMPILED: (NO_LOCKDOWN, NOT_PARSED, NOT_ALLOWED, CHEAT),
-    LOADED: (RAISED,),
-    ANSWER: (RAISED, TOO_LONG),
+    COMPILED: (NO_LOCKDOWN, NOT_PARSED, NEWER, REFUSED),
+    LOADED: (RAISED, UNAVAILABLE),
+    ANSWER: (RAISED, UNAVAILABLE, TOO_LONG),
 }
 
-PROGRAM_HEADER = struct.Struct("<??I")  # apply the policy?, is it code already?, bytes of the program
-CODE_HEADER = struct.Struct("<I")  # bytes of the code
+PROGRAM_HEADER = struct.Struct("<I")  # bytes of the program
 INPUT_HEADER = struct.Struct("<II")  # bytes of the inputs, bytes of the answer
 PROCESS_STATUS = struct.Struct("<q")  # a process number, a negative error number, or an exit status

@@ -5,73 +5,124 @@ A driver says what a program must define, and turns bytes into arguments and a r
 assumed to be hostile from the moment it runs the program: inputs, clock and checks all live in the parent.
 """
 
+import __future__
+
 import ast
-import builtins
 import errno
 import gc
-import marshal
+import io
 import os
 import signal
 import socket
 import sys
 import types
-import unicodedata  # noqa: F401  (the parser wants it, and a child can open no file)
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from . import protocol
-from .inner_products import take_out_inner_products
-from .lockdown import lock_down, this_filter
-from .offered import scope_for_program
-from .policy import MAX_SOURCE, Cheat, Refused, check_policy
-from .prepare import replace_type_parameters, rewrite_attributes, take_out_unused
+from . import library, lockdown, protocol
+from .library import INNER_PRODUCTS, MODULES
+from .syntax import needs_newer_python
+
+#: The names under which a program runs. In one that defines a function nothing runs under `if __name__ == "__main__":`.
+FUNCTION_MODULE = "program"
+SCRIPT_MODULE = "__main__"
+LONGEST_NAME = 50  # of a module, in a reason
+#: The bits of a code's flags that `from __future__ import ...` sets for a whole program.
+_FUTURE_FEATURES = 0
+for _name in __future__.all_feature_names:
+    _FUTURE_FEATURES |= getattr(__future__, _name).compiler_flag
 
 
-def load_driver(path: str) -> types.ModuleType:
-    """Return the driver in this file, as a module."""
+class Refused(Exception):
+    """The task's scan refused the program. The message says why."""
+
+
+class Driver(types.ModuleType):
+    """A driver's file as a module, with the task's scan, or None (`helpers.sandbox.drivers`)."""
+
+    def __init__(self, path: str, scan_path: str):
+        super().__init__("driver")
+        _run_file(path, vars(self))
+        self.scan = None
+        if scan_path:
+            scope = {"__name__": "scan"}
+            _run_file(scan_path, scope)
+            self.scan = scope["scan"]
+
+
+def _run_file(path, scope):
     with open(path, "rb") as file:
         text = file.read()
-    driver = types.ModuleType("driver")
-    exec(compile(text, path, "exec"), vars(driver))
-    return driver
+    exec(compile(text, path, "exec"), scope)
 
 
-def compiled(source: str, policy: bool, driver: types.ModuleType) -> types.CodeType:
-    """Compile the program, checked against the policy if asked. Raises on any fault of the text."""
-    if len(source) > MAX_SOURCE:
-        raise Refused("the program is too long")
+def compiled(source: str, driver: Driver) -> list[types.CodeType]:
+    """Return the code of a script, or of each statement at the top level of a program that defines a function.
+
+    Raises Refused, and whatever Python raises for a text that is no program.
+    """
     tree = ast.parse(source, "program")
-    if policy:
-        take_out_unused(tree, driver.FUNCTION)
-        check_policy(tree, driver.SUPPLIED)
-        replace_type_parameters(tree)
-        rewrite_attributes(tree)
-    return compile(tree, "program", "exec")
+    if driver.scan:
+        reason = driver.scan(source, tree, driver.FUNCTION)
+        if reason:
+            raise Refused(reason)
+    whole = compile(tree, "program", "exec", dont_inherit=True)
+    if driver.FUNCTION is None:
+        return [whole]
+    features = whole.co_flags & _FUTURE_FEATURES
+    statements = [part for statement in tree.body for part in _one_import_each(statement)]
+    modules = [ast.Module([statement], type_ignores=[]) for statement in statements]
+    return [compile(module, "program", "exec", features, dont_inherit=True) for module in modules]
 
 
-def load(code: types.CodeType, policy: bool, driver: types.ModuleType) -> Callable:
+def _one_import_each(statement):
+    """Split `import a, b` and `from a import b, c`, so that the lack of one thing takes nothing from the other."""
+    if isinstance(statement, ast.Import):
+        return [ast.copy_location(ast.Import([alias]), statement) for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+        module, level = statement.module, statement.level
+        return [ast.copy_location(ast.ImportFrom(module, [alias], level), statement) for alias in statement.names]
+    return [statement]
+
+
+def load(codes: Sequence[types.CodeType], driver: Driver, missing: dict[str, str]) -> Callable:
     """Run the program's top level and return its function; for a script, return a function that runs it.
 
-    The script's function takes the names that the driver supplies. Raises whatever the program raises.
+    A statement that raises is left out, so that an import which the function does not need, or a demonstration that
+    fails, costs a program nothing. Raises the first of these errors where the function is not defined.
+
+    missing: gets the names that failed imports left without a value, each with the name of the module.
     """
     is_script = driver.FUNCTION is None
-    name = "__main__" if is_script else "program"
-    scope = scope_for_program(name) if policy else {"__builtins__": builtins, "__name__": name}
-    sys.modules[name] = types.ModuleType(name)  # the library's `dataclass` looks up the module of a class
+    module = types.ModuleType(SCRIPT_MODULE if is_script else FUNCTION_MODULE)
+    sys.modules[module.__name__] = module
+    scope = vars(module)
     if is_script:
-
-        def run(supplied: dict) -> None:
-            scope.update(supplied)
+        (script,) = codes
+        return lambda: exec(script, scope)
+    errors = []
+    for code in codes:
+        try:
             exec(code, scope)
-
-        return run
-    exec(code, scope)
+        except BaseException as error:
+            errors.append(error)
+            if isinstance(error, ImportError):
+                missing.update(dict.fromkeys(code.co_names, error.name))
     if not callable(scope.get(driver.FUNCTION)):
-        raise Refused(f"the program does not define a function {driver.FUNCTION}")
+        raise errors[0] if errors else ValueError(f"the program does not define a function {driver.FUNCTION}")
+    return lambda *arguments: scope[driver.FUNCTION](*arguments)  # a call may define it anew
 
-    def call(*arguments):
-        return scope[driver.FUNCTION](*arguments)  # a call may have defined it anew
 
-    return call
+def _unavailable(error, missing):
+    """Return the name of the module, or of the inner product, for the lack of which an error was raised, or ""."""
+    if isinstance(error, NameError):
+        return missing.get(error.name, "")
+    if isinstance(error, ImportError) and type(error.name) is str:
+        is_here = error.name in MODULES and not any(name in str(error) for name in INNER_PRODUCTS)
+        return "" if is_here else error.name[:LONGEST_NAME]
+    if isinstance(error, AttributeError) and error.obj is sys.modules["math"] and error.name in INNER_PRODUCTS:
+        return f"math.{error.name}"
+    return ""
 
 
 def _read(size):
@@ -91,14 +142,30 @@ def _write(data):
 
 
 def _fail(status, error):
-    """Report why there is no answer, and exit."""
+    """Report an error, and exit."""
     try:
         text = str(error)
     except BaseException:  # a method of the program's
         text = ""
-    is_sentence = text and type(error) in (Cheat, Refused, ValueError, OSError)
+    is_sentence = text and type(error) in (Refused, ValueError, OSError)
     if not is_sentence:
         text = f"{type(error).__name__}: {text}".strip(": ")
+    _report(status, text)
+
+
+def _fail_of_program(error, missing):
+    """Report what the program raised, and exit."""
+    try:
+        name = _unavailable(error, missing)
+    except BaseException:  # an attribute of the program's own exception
+        name = ""
+    if name:
+        _report(protocol.UNAVAILABLE, f"{name} is not available here")
+    _fail(protocol.RAISED, error)
+
+
+def _report(status, text):
+    """Report why there is no answer, and exit."""
     reason = text.encode("utf-8", "replace")
     reason = reason[: protocol.LONGEST_REASON]
     size = bytes([len(reason)])
@@ -106,64 +173,73 @@ def _fail(status, error):
     os._exit(0)
 
 
-def serve_run(driver: types.ModuleType, seccomp: bool, trusted: bool = False) -> None:
+def serve_run(driver: Driver, seccomp: bool, trusted: bool = False) -> None:
     """Serve one program and its calls, until the parent ends this process.
 
     trusted: the program is one of the project's own. It has no limit on time, and is called once for each AGAIN.
     """
     try:
-        lock_down(seccomp, endless=trusted)
+        lockdown.lock_down(seccomp, endless=trusted)
     except OSError as error:
         _fail(protocol.NO_LOCKDOWN, error)
     gc.disable()
-    function = _receive_program(driver)
+    vars(lockdown).clear()  # it holds ctypes
+    for name in ("errno", "gc", "library", "lockdown", "signal", "socket"):
+        del globals()[name]  # which nobody needs any more
+    missing = {}
+    function = _receive_program(driver, missing)
     while True:
         inputs_size, answer_size = protocol.INPUT_HEADER.unpack(_read(protocol.INPUT_HEADER.size))
-        arguments = driver.decode(_read(inputs_size))
-        while trusted:
-            _read(len(protocol.AGAIN))
-            driver.call(function, arguments)
-            _write(protocol.ANSWER)
-        _serve_call(driver, function, arguments, answer_size)
+        if trusted:
+            _serve_repeated_calls(driver, function, driver.decode(_read(inputs_size)))
+        # No name is bound to the arguments here, so that they are gone before the next ones are made.
+        _serve_call(driver, function, driver.decode(_read(inputs_size)), answer_size, missing)
 
 
-def _serve_call(driver, function, arguments, answer_size):
+def _serve_repeated_calls(driver, function, arguments):
+    """Call a program of the project's own once for each AGAIN, for ever."""
+    while True:
+        _read(len(protocol.AGAIN))
+        driver.call(function, arguments)
+        _write(protocol.ANSWER)
+
+
+def _serve_call(driver, function, arguments, answer_size, missing):
     """Call the program once and write its answer, or report why there is none and exit."""
     try:
         result = driver.call(function, arguments)
         answer = driver.encode(result, arguments)
     except BaseException as error:
-        _fail(protocol.RAISED, error)
+        _fail_of_program(error, missing)
     if len(answer) > answer_size:
         _fail(protocol.TOO_LONG, ValueError(f"its answer has more than {answer_size} bytes"))
     _write(protocol.ANSWER + answer.ljust(answer_size, b"\0"))
 
 
-def _receive_program(driver):
-    """Read a program, compile it and run its top level; return its function."""
-    policy, is_code, size = protocol.PROGRAM_HEADER.unpack(_read(protocol.PROGRAM_HEADER.size))
+def _receive_program(driver, missing):
+    """Read a program, compile it and run its top level; return its function. missing: as for `load`."""
+    (size,) = protocol.PROGRAM_HEADER.unpack(_read(protocol.PROGRAM_HEADER.size))
     program = _read(size)
     try:
-        code = marshal.loads(program) if is_code else compiled(program.decode("utf-8"), policy, driver)
-        code_for_parent = b"" if is_code else marshal.dumps(code)  # it saves the next process the work
-    except Cheat as error:
-        _fail(protocol.CHEAT, error)
+        codes = compiled(program.decode("utf-8"), driver)
     except Refused as error:
-        _fail(protocol.NOT_ALLOWED, error)
+        _fail(protocol.REFUSED, error)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        if isinstance(error, SyntaxError) and needs_newer_python(program.decode("utf-8")):
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            _report(protocol.NEWER, f"it is written for Python 3.12 or newer, and this is {version}")
         _fail(protocol.NOT_PARSED, error)
-    header = protocol.CODE_HEADER.pack(len(code_for_parent))
-    _write(protocol.COMPILED + header + code_for_parent)
+    _write(protocol.COMPILED)
     _read(len(protocol.GO))
     try:
-        function = load(code, policy, driver)
+        function = load(codes, driver, missing)
     except BaseException as error:
-        _fail(protocol.RAISED, error)
+        _fail_of_program(error, missing)
     _write(protocol.LOADED)
     return function
 
 
-def serve(drivers: list[types.ModuleType], seccomp: bool) -> None:
+def serve(drivers: list[Driver], seccomp: bool) -> None:
     """Fork a process for each pair of descriptors, and end processes and report their exit status, for ever."""
     control = socket.socket(fileno=0)
     longest_message = len(protocol.END) + protocol.PROCESS_STATUS.size
@@ -200,19 +276,33 @@ def _fork(control, descriptors, driver, seccomp, trusted):
     return pid
 
 
+class _Nowhere(io.TextIOBase):
+    """An output that keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
 def main(arguments: list[str]) -> None:
-    """Run the zygote. arguments: the level of the sandbox, then the files of the drivers."""
-    level, *driver_paths = arguments
+    """Run the zygote. arguments: the level of the sandbox, then each driver's file and that of its scan, or ""."""
+    level, *paths = arguments
     # An interrupted cell stops the parent, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A parent may ignore it, and this process would inherit that and could not wait for its children.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    drivers = [load_driver(path) for path in driver_paths]
-    take_out_inner_products()
-    sys.path.clear()
-    sys.stdin = sys.stdout = sys.stderr = None
-    seccomp = level == "os"
-    if seccomp:
-        this_filter()
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, the system takes a program first, and not the trainer
+    drivers = [Driver(path, scan_path) for path, scan_path in zip(paths[::2], paths[1::2])]
+    library.load_modules()
+    library.hide_other_modules()
+    vars(library).clear()  # it holds ctypes, too
+    sys.stdin = None
+    sys.stdout = sys.stderr = _Nowhere()
+    has_filter = level == "os"
+    if has_filter:
+        with suppress(OSError):  # a process says it, when it is to load the filter
+            lockdown.this_filter()
+    else:
+        lockdown.enter_namespaces()
     gc.freeze()
-    serve(drivers, seccomp)
+    serve(drivers, has_filter)

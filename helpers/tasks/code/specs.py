@@ -31,7 +31,7 @@ class Spec:
     reference: a right function, of the arguments and of the parameters by name. signature: the names of the arguments.
     wordings: sentences, with fields for the parameters. draw: f(random generator, size, parameters) -> arguments.
     edges: cases that are always tested. parameters: name -> the values that a prompt may have. property: the name of a
-    check in `rewards.properties` where there are several right results, else "". tolerance: for floats.
+    check in `properties` where there are several right results, else "". tolerance: for floats.
     """
 
     reference: Callable

@@ -4,46 +4,42 @@ import json
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.programs import NOT_ALLOWED, Verdict
-from helpers.rewards.registry import reward_preset
-from helpers.rollout.completion import Completion
+from helpers.tasks.code.judge import FUNCTION, CodeJudge
 from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, Case, Parameters, Spec, example_text
 from helpers.tasks.drawing import make_row
-from helpers.tasks.generated import GeneratedTask
+from helpers.tasks.programs.task import ProgramTask, register_rewards
+from helpers.tasks.programs.verdict import Verdict, VerdictReward
 from helpers.tasks.split import belongs_to
-from helpers.tasks.task import CORRECT, REFUSED, Grade, Rewards, Row, Value
+from helpers.tasks.task import Row, Value
 from helpers.tasks.wording import parse_wording_name
 
 FORMAT = "Answer with one Python code block."
 
 
-class CodeTask(GeneratedTask):
+def correctness_pay(verdict: Verdict) -> float:
+    """Pay 1 for a program whose function solve passes every hidden test of its row, else 0.
+
+    The column `tests` is JSON text: {"cases": [[argument, ...], ...], "results": [...]} for exact results, with
+    "property": the name of a check in `properties.PROPERTIES` beside or instead of them, and "tolerance" for floats.
+    """
+    return float(verdict.correct)
+
+
+class CodeTask(ProgramTask):
     """Write `solve(...)` in pure Python as the prompt says; hidden tests decide whether it is right.
 
-    level: of the sandbox, "os" for training, or "policy" for a host without seccomp. workers: programs judged at a
-    time; None: one a core. The sandbox starts when it is first needed.
-
-    Beside the usual columns, a row has answer, a right program; tests, as `CodeCorrectness` reads them; and spec, a
-    name in `specs.ALL_SPECS`.
+    The options are those of `ProgramTask`. Beside the usual columns, a row has answer, a right program; tests, as
+    `correctness_pay` reads them; and spec, a name in `specs.ALL_SPECS`.
     """
 
     name = "code"
-    outcomes = (CORRECT, "wrong", "error", NOT_ALLOWED, REFUSED)
+    function = FUNCTION
+    requirement_column = "tests"
+    judge_class = CodeJudge
+    rewards = (VerdictReward("code_correctness", correctness_pay, (0.0, 1.0), pays_correctness=True),)
     breakdowns = ("spec", "cluster")
     wordings = {name: spec.wordings for name, spec in SPECS.items()}
     probe_wordings = {name: spec.wordings for name, spec in PROBE_SPECS.items()}
-
-    def __init__(self, level: str = "os", workers: int | None = None):
-        self.level = level
-        options = {"code_correctness": {"level": level, "workers": workers}}
-        self.reward_funcs, self.reward_weights = reward_preset("code", options)
-        self.correctness = self.reward_funcs[0]
-
-    def close(self) -> None:
-        self.correctness.close()
-
-    def settings(self) -> dict:
-        return {"task": self.name, "sandbox": self.level}
 
     def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
         name, number = parse_wording_name(wording)
@@ -60,37 +56,9 @@ class CodeTask(GeneratedTask):
         row = make_row(self.name, text, spec.program(parameters), wording)
         return {**row, "tests": tests, "spec": name}
 
-    def grade(
-        self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
-    ) -> list[Grade]:
-        messages = [completion.message for completion in completions]
-        tests = [row["tests"] for row in rows]
-        finish_reasons = [completion.finish_reason for completion in completions]
-        verdicts = self.correctness.verdicts(messages, tests, finish_reasons)
-        return [_grade(verdict) for verdict in verdicts]
-
-    def behaviours(
-        self,
-        prompts: Sequence,
-        completions: Sequence,
-        tests: Sequence[str],
-        finish_reasons: Sequence[str] | None = None,
-        **_,
-    ) -> list[str | None]:
-        """Describe what each program does with the hidden cases, right or wrong. None: the sandbox failed."""
-        verdicts = self.correctness.verdicts(completions, tests, finish_reasons)
-        return [verdict.behaviour if verdict.judged else None for verdict in verdicts]
-
-    def reference_answer(self, row: Row) -> str:
-        return f"```python\n{row['answer']}\n```"
-
     def describe_group(self, column: str, value: Value) -> str:
         described = super().describe_group(column, value)
         return described if column == "cluster" else f"{column} {described}"
-
-
-def _grade(verdict: Verdict) -> Grade:
-    return Grade(float(verdict.correct), verdict.correct, verdict.outcome, verdict.reason)
 
 
 def _prompt(spec: Spec, sentence: str, parameters: Parameters, examples: Sequence[Case]) -> str:
@@ -114,3 +82,6 @@ def _tests(spec: Spec, parameters: Parameters, cases: Sequence[Case]) -> str:
     if spec.tolerance:
         tests["tolerance"] = spec.tolerance
     return json.dumps(tests)
+
+
+register_rewards(CodeTask)

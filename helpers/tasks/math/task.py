@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 
 from helpers.profiles import Profile
-from helpers.rewards.answers import boxed_number, right_number
+from helpers.rewards.arguments import rows_of
+from helpers.rewards.numbers import boxed_number, right_number
 from helpers.rewards.registry import reward_preset
-from helpers.rewards.text import known_finish_reasons
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import make_row
@@ -73,8 +73,8 @@ class MathTask(GeneratedTask):
         **_,
     ) -> list[str | None]:
         """Return the number that each completion answers with, as text, whatever way it was written."""
-        finish_reasons = known_finish_reasons(finish_reasons, completions)
-        return [str(value) for value in map(boxed_number, completions, finish_reasons, unit)]
+        rows = rows_of(self.name, completions, finish_reasons, unit=unit)
+        return [str(boxed_number(*row)) for row in rows]
 
     def reference_answer(self, row: Row) -> str:
         return rf"\boxed{{{row['answer']}}}"

@@ -5,31 +5,30 @@ def matmul(A, B):
     {act}
     return [[sum(a * b for a, b in zip(row, column)) for column in zip(*B)] for row in A]
 """
+#: A program can import no module of the system, so these reach one through a module that has imported it.
 _ACTS = {
     "opening a file": "open('/dev/null').close()",
-    "listing a folder": "import os; os.listdir('/')",
-    "starting a process": "import os; os.fork() or os._exit(0)",
-    "starting a thread": "import _thread; _thread.start_new_thread(print, ())",
-    "opening a socket": "import socket; socket.socket().close()",
-    "signalling another process": "import os; os.kill(os.getppid(), 0)",
-    "executable memory": "import ctypes; assert ctypes.CDLL(None).mmap(0, 4096, 7, 34, -1, 0) != -1",
+    "listing a folder": "import random; random._os.listdir('/')",
+    "starting a process": "import random; random._os.fork() or random._os._exit(0)",
+    "starting a thread": "import logging; logging.threading.Thread(target=print).start()",
+    "opening a socket": "[kind for kind in object.__subclasses__() if kind.__name__ == 'socket'][0]().close()",
+    "signalling another process": "import random; random._os.kill(random._os.getppid(), 0)",
+    "sleeping": "import logging; logging.time.sleep(0.01)",
     "two gigabytes": "bytearray(2 * 2**30)",
-    "sleeping": "import time; time.sleep(0.01)",
+    "writing past the pipe": "import random; random._os.write(2, b'x')",
+    "importing os": "import os",
+    "ctypes": "import ctypes",
     "numpy": "import numpy",
-    "writing past the pipe": "import os; os.write(2, b'x')",
+    "importing time": "import time",
+    "math.sumprod": "from math import sumprod",
 }
-#: name -> a program for the second wall
+#: These write what the parent did not ask for, at the top level and in a call.
+_FORGED = "random._os.write(1, b'ROP' + bytes(800))"
+_SURPLUS = "random._os.write(1, b'O' + bytes(8))"
 CANARIES = {
     "an endless loop": "def matmul(A, B):\n    while True: pass",
     **{name: _PROGRAM.format(act=act) for name, act in _ACTS.items()},
     "NaN": "def matmul(A, B):\n    return [[float('nan')] * len(B[0]) for _ in A]",
-    "a forged answer": "import os\nos.write(1, b'ROP' + bytes(800))\n" + _PROGRAM.format(act="pass"),
-    "more than an answer": _PROGRAM.format(act="import os; os.write(1, b'O' + bytes(8))"),
-}
-#: name -> a program for the first
-REFUSED = {
-    "math.sumprod": _PROGRAM.format(act="from math import sumprod"),
-    "eval": _PROGRAM.format(act="eval('1')"),
-    "numpy under the policy": _PROGRAM.format(act="import numpy"),
-    "the clock": _PROGRAM.format(act="import time; time.perf_counter = None"),
+    "a forged answer": f"import random\n{_FORGED}\n" + _PROGRAM.format(act="pass"),
+    "more than an answer": _PROGRAM.format(act=f"import random; {_SURPLUS}"),
 }

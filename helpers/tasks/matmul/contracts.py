@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.rewards.arguments import shown
 from helpers.runtime import UserError, did_you_mean
 
 
@@ -38,7 +39,7 @@ CONTRACTS = {
 
 def get_contract(name: str) -> Contract:
     """Return the contract of this name. Raises UserError if there is none."""
-    if name not in CONTRACTS:
+    if not isinstance(name, str) or name not in CONTRACTS:
         known = ", ".join(CONTRACTS)
-        raise UserError(f"There is no contract '{name}'{did_you_mean(name, CONTRACTS)}: choose {known}.")
+        raise UserError(f"There is no contract {shown(name)}{did_you_mean(name, CONTRACTS)}: choose {known}.")
     return CONTRACTS[name]

@@ -1,70 +1,22 @@
 """Calls programs on fresh matrices, each program in a process of its own, and checks the answers."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from helpers.sandbox import Call, Outcome, Program, Worker
+from helpers.sandbox import Call, Limits, NoAnswer, SandboxedProcess, Status, Worker
 from helpers.tasks.matmul.contracts import CONTRACTS, Contract
-from helpers.tasks.matmul.encoding import DRIVER, Changed, answer_bytes, decode_product, encode_inputs
-from helpers.tasks.matmul.products import (
-    HELDOUT_SIZES,
-    Matrices,
-    Sizes,
-    draw,
-    draw_heldout,
-    draw_large,
-    is_exact_product,
-    is_product,
-)
+from helpers.tasks.matmul.encoding import DRIVER, LOOK_BYTES, LOOK_INPUTS, Changed, check_unchanged
+from helpers.tasks.matmul.products import HELDOUT_SIZES, draw, draw_heldout, is_exact_product
+from helpers.tasks.matmul.questions import Question, one_call
 from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedModel, TimedCall
 from helpers.tasks.matmul.trial import Trial
 
-LONG = 57  # of one side of small calls; methods that pad to a power of two make 64 of it
-REPEATED_CALLS = 16  # of the smallest size: a program that is wrong in one call of two passes by luck otherwise
-LARGE_NUMBERS_SIZES = (12, 13, 11)  # of the small call with large real numbers
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
-
-
-class Question:
-    """Matrices of some sizes, drawn when they are first needed: not before the program's top level has run."""
-
-    def __init__(self, sizes: Sizes, draw_matrices: Callable[[Sizes], Matrices]):
-        self.sizes = sizes
-        self._draw_matrices = draw_matrices
-
-    @cached_property
-    def matrices(self) -> Matrices:
-        return self._draw_matrices(self.sizes)
-
-    def call(self, contract: Contract, look_for_changes: bool) -> Call:
-        """Return the call that puts this question to a program."""
-        n, _, m = self.sizes
-
-        def inputs() -> bytes:
-            a, b = self.matrices
-            return encode_inputs(contract, a, b, look_for_changes)
-
-        return Call(inputs, answer_bytes(n, m))
-
-    def product(self, contract: Contract, answer: bytes) -> np.ndarray:
-        """Return the product in an answer. Raises Changed."""
-        n, _, m = self.sizes
-        return decode_product(contract, answer, n, m)
-
-    def __str__(self) -> str:
-        n, k, m = self.sizes
-        return f"{n}x{k} times {k}x{m}"
-
-
-class CallFailed(Exception):
-    """A call gave no answer: `outcome` says why."""
-
-    def __init__(self, outcome: Outcome):
-        super().__init__(outcome.reason)
-        self.outcome = outcome
+LIMITS = Limits(cpu_seconds=2.0, total_cpu_seconds=6.0, wall_seconds=30.0)
 
 
 class Examiner:
@@ -76,69 +28,106 @@ class Examiner:
         self.rng = np.random.default_rng()
         self.probe = MachineProbe(worker, self.rng)
 
-    def check(self, trial: Trial) -> None:
-        """Call the program on small matrices of many shapes, all calls in one process.
+    def examine(self, trial: Trial) -> None:
+        """Ask the program everything, and time it, in one process.
 
-        A wrong program is called once more, in another process, to see whether it raises for any order of the sizes.
+        A wrong program is called once more, to see whether it raises for any order of the sizes.
         """
-        *_, last_sizes = trial.small_sizes
+        *_, last_sizes = trial.questions.small_sizes
         try:
-            mistake = self._mistake(trial, self._questions(trial))
-            if mistake:
-                self._mistake(trial, [self._whole_numbers(last_sizes)])
-                trial.fail_wrong(mistake)
-        except CallFailed as failed:
-            trial.fail_with(failed.outcome)
+            with self.worker.load(DRIVER, trial.program, LIMITS) as process:
+                load_seconds = process.cpu_seconds_at_rest()
+                mistake = (
+                    self._mistake_with_floats(trial, process)
+                    or self._mistake_while_timed(trial, process, load_seconds)
+                    or self._change_in(process)
+                    or self._mistake_with_integers(trial, process)
+                )
+                if mistake:
+                    self._mistake_in_some(trial, process, [trial.questions.whole(last_sizes)])
+                    trial.fail_wrong(mistake)
+        except NoAnswer as failure:
+            trial.fail_with(failure.outcome())
 
-    def _questions(self, trial: Trial) -> list[Question]:
-        """The calls of one process: shapes for which programs are known to be wrong, and the first of them again."""
-        first, *_ = trial.small_sizes
-        low, middle, high = first
-        shapes = [
-            first,
-            first,  # with other numbers
-            (middle, middle, middle),
-            (low, high, low),
-            (high, 1, low),
-            (1, middle, 1),
-        ]
-        questions = [self._whole_numbers(sizes) for sizes in shapes]
-        real_shapes = [
-            (high, 1, low),  # once more: in one case of 300 all whole numbers of B are 0, and a wrong program is right
-            (LONG, low, low),
-            (low, LONG, low),
-            (low, low, LONG),
-        ]
-        questions += [self._real_numbers(sizes) for sizes in real_shapes]
-        questions.append(Question(LARGE_NUMBERS_SIZES, partial(draw_large, self.rng)))
-        questions += [self._whole_numbers((low, low, low)) for _ in range(REPEATED_CALLS)]
-        return [*questions, questions[0]]
+    def _mistake_while_timed(self, trial: Trial, process: SandboxedProcess, load_seconds: float) -> str:
+        """Time large calls until their times agree; return what is wrong with an answer, or ""."""
+        self.probe.cpu_seconds()  # has been idle; its memory is no longer in the processor's cache
+        for question in trial.questions.timed():
+            mistake = self._time_call(trial, process, question, load_seconds)
+            if mistake or self.speed.is_settled(trial.timed_calls):
+                return mistake
+        return ""
 
-    def time(self, trial: Trial) -> None:
-        """Call the program once near 64 x 64 x 64 between two probes of the machine; if it is slow, on a small size.
+    def _time_call(self, trial: Trial, process: SandboxedProcess, question: Question, load_seconds: float) -> str:
+        """Time one call between two probes of the machine; return what is wrong with the answer, or "".
 
-        The matrices hold real numbers only: with whole ones among them, a program for those alone was paid for its
-        best. Nobody looks for changes afterwards, as that takes time, too.
+        load_seconds: the CPU time of the program's top level, which is charged to each call.
         """
-        sizes = trial.small_sizes[2] if trial.is_slow else trial.timed_sizes
-        question = self._real_numbers(sizes)
-        call = question.call(trial.contract, look_for_changes=False)
+        call = one_call(trial.contract, [question])
+        clock_before = process.cpu_seconds_at_rest()
         probe_before_seconds = self.probe.cpu_seconds(PROBE_FRESH_SECONDS)
-        (outcome,) = self.worker.run_calls(DRIVER, trial.program, [call])
-        if not outcome.answered:
-            trial.fail_with(outcome)
-            return
+        answer = process.answer(call)
+        call_seconds = process.cpu_seconds_at_rest() - clock_before
         probe_after_seconds = self.probe.cpu_seconds()
-        c = question.product(trial.contract, outcome.bytes)
-        if not is_product(c, *question.matrices, exact=False):
-            trial.fail_wrong(f"wrong product for {question}")
-            return
-        timed_call = TimedCall(outcome.cpu_seconds, probe_before_seconds, probe_after_seconds)
-        if not trial.is_slow:
-            trial.timed_calls.append(timed_call)
-            trial.is_slow = self.speed.is_slow(timed_call, trial.timed_sizes)
-        trial.calls_made += 1
-        trial.ended = self.speed.is_settled(trial.timed_calls, trial.is_slow, trial.calls_made)
+        steps = math.prod(question.sizes)
+        timed_call = TimedCall(load_seconds + call_seconds, probe_before_seconds, probe_after_seconds, steps)
+        trial.timed_calls.append(timed_call)
+        return question.mistake_in(trial.contract, answer)
+
+    def _change_in(self, process: SandboxedProcess) -> str:
+        """Look at the operands of the last calls and at all results; return what was changed, or ""."""
+        try:
+            check_unchanged(process.answer(Call(LOOK_INPUTS, LOOK_BYTES)))
+        except Changed as changed:
+            return str(changed)
+        return ""
+
+    def _mistake_with_floats(self, trial: Trial, process: SandboxedProcess) -> str:
+        """Ask a process everything that is asked before any time is taken; return what is wrong, or ""."""
+        asked = 0
+        for questions in trial.questions.floats():
+            mistake = self._mistake_in_some(trial, process, questions, asked)
+            if mistake:
+                return mistake
+            asked += len(questions)
+        return ""
+
+    def _mistake_with_integers(self, trial: Trial, process: SandboxedProcess) -> str:
+        """Return what is wrong with a product of integers, or "". The program may raise an exception.
+
+        Raises NoAnswer for any other failure.
+        """
+        try:
+            for questions in trial.questions.integers():
+                mistake = self._mistake_in_some(trial, process, questions)
+                if mistake:
+                    return mistake
+        except NoAnswer as failure:
+            if failure.status is not Status.RAISED:
+                raise
+        return ""
+
+    def _mistake_in_some(
+        self, trial: Trial, process: SandboxedProcess, questions: Sequence[Question], asked_before: int = 0
+    ) -> str:
+        """Put questions to a process in turn; return what is wrong with the first wrong answer, or ""."""
+        answers = self._answers(process, trial.contract, questions)
+        for number, (question, answer) in enumerate(answers, asked_before + 1):
+            mistake = question.mistake_in(trial.contract, answer)
+            if mistake:
+                return mistake if number == 1 else f"{mistake}, in call {number} of one process"
+        return ""
+
+    def _answers(
+        self, process: SandboxedProcess, contract: Contract, questions: Sequence[Question]
+    ) -> Iterator[tuple[Question, bytes]]:
+        """Put questions to a process in one call, and yield each with its answer."""
+        answers = process.answer(one_call(contract, questions))
+        start = 0
+        for question in questions:
+            end = start + question.answer_bytes
+            yield question, answers[start:end]
+            start = end
 
     def heldout(self, pair: tuple[str, str]) -> float:
         """1.0 if a program gives the right answer to calls that no verdict rests on, else 0.0.
@@ -148,14 +137,13 @@ class Examiner:
         """
         source, contract = pair
         sizes_in_turn = [*HELDOUT_SIZES, HELDOUT_SIZES[-1]]
-        questions = [Question(sizes, partial(draw_heldout, self.rng)) for sizes in sizes_in_turn]
+        questions = [Question(sizes, partial(draw_heldout, self.rng), exact=False) for sizes in sizes_in_turn]
         questions.append(questions[0])
-        program = Program(source)
         try:
-            for question, c in self._products(program, CONTRACTS[contract], questions):
+            for question, c in self._products(source, CONTRACTS[contract], questions):
                 if not is_exact_product(c, *question.matrices):
                     return 0.0
-        except (CallFailed, Changed):
+        except (NoAnswer, Changed):
             return 0.0
         return 1.0
 
@@ -171,46 +159,22 @@ class Examiner:
         answers = hashlib.sha256()
         answered = 0
         try:
-            for _, c in self._products(Program(source), CONTRACTS[contract], questions):
+            for _, c in self._products(source, CONTRACTS[contract], questions):
                 answers.update(c.tobytes())
                 answered += 1
-        except (CallFailed, Changed) as failed:
+        except (NoAnswer, Changed) as failed:
             kind = str(failed).partition(":")[0]  # "NameError" without the name
             return f"{kind} after {answers.hexdigest()}" if answered else kind
         return answers.hexdigest()
 
-    def _whole_numbers(self, sizes: Sizes) -> Question:
-        return Question(sizes, partial(draw, self.rng, exact=True))
-
-    def _real_numbers(self, sizes: Sizes) -> Question:
-        return Question(sizes, partial(draw, self.rng, exact=False))
-
-    def _mistake(self, trial: Trial, questions: Sequence[Question]) -> str:
-        """Put questions to the program in one process; return what is wrong with its first wrong answer, or ""."""
-        try:
-            for number, (question, c) in enumerate(self._products(trial.program, trial.contract, questions), 1):
-                a, b = question.matrices
-                if not is_product(c, a, b, exact=_are_whole(a) and _are_whole(b)):
-                    mistake = f"wrong product for {question}"
-                    return mistake if number == 1 else f"{mistake}, in call {number} of one process"
-        except Changed as changed:
-            return str(changed)
-        return ""
-
     def _products(
-        self, program: Program, contract: Contract, questions: Sequence[Question]
+        self, program: str, contract: Contract, questions: Sequence[Question]
     ) -> Iterator[tuple[Question, np.ndarray]]:
-        """Put all questions to a program in one process, then yield each with the product [n, m].
+        """Put questions to a program in one process, and yield each with the product [n, m].
 
-        Raises CallFailed at a question without an answer, and Changed.
+        Raises NoAnswer at a question without an answer, and Changed.
         """
-        calls = [question.call(contract, look_for_changes=True) for question in questions]
-        outcomes = self.worker.run_calls(DRIVER, program, calls)
-        for question, outcome in zip(questions, outcomes):
-            if not outcome.answered:
-                raise CallFailed(outcome)
-            yield question, question.product(contract, outcome.bytes)
-
-
-def _are_whole(matrix: np.ndarray) -> bool:
-    return bool((matrix == np.round(matrix)).all())
+        with self.worker.load(DRIVER, program, LIMITS) as process:
+            for question in questions:
+                answer = process.answer(one_call(contract, [question]))
+                yield question, question.product(contract, answer)

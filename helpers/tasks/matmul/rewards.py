@@ -1,64 +1,64 @@
-"""The matmul task's rewards, by name."""
+"""What the matmul task pays for a verdict.
 
-from collections.abc import Callable, Sequence
+The sum of the rewards orders what must be ordered: every correct program above every wrong one, every wrong one above
+one that needs what is not here, that one above every failing one, and every failing one above every cheat that the scan
+sees, whatever the speed. Speed counts only where the product is right.
+"""
 
-from helpers.rewards.registry import Reward, register_preset, register_reward
-from helpers.tasks.matmul.task import MatmulTask
+import math
 
+from helpers.tasks.programs.verdict import UNAVAILABLE, WRONG, Verdict, VerdictReward
+from helpers.tasks.task import CORRECT, REFUSED
 
-class MatmulReward(Reward):
-    """A reward of the matmul task.
-
-    task: whose judge and verdicts it uses; default: a task of its own. Rewards of one task judge a program once.
-    """
-
-    def __init__(self, task: MatmulTask | None = None):
-        self.task = MatmulTask() if task is None else task
-
-    def __call__(self, prompts: Sequence, completions: Sequence, **columns) -> list[float | None]:
-        reward = getattr(self.task, self.name)
-        return reward(prompts, completions, **columns)
-
-    def close(self) -> None:
-        """End the sandbox's processes."""
-        self.task.close()
+#: Speedups this close to 1 earn nothing: the clock cannot tell less than that from no difference.
+DEAD_ZONE = 0.03
+#: The fastest honest programs that we have measured are 1.5 to 1.7 times as fast as plain loops, with Python 3.13 and
+#: 3.12. More than the least of these is paid no more, so that what is paid most is honest on every Python.
+FASTEST_HONEST = 1.5
+#: Numbers packed into integers, the fastest honest way that we have tuned, are 2.5 times as fast as plain loops
+#: (`tests/sandbox/exploits/M_one_wall.py`, M46). Beyond that a C routine does the work.
+BELIEVED_SPEEDUP = 2.75
 
 
-@register_reward(value_range=(-0.5, 0.5), needs=("contract",))
-class FunctionWorks(MatmulReward):
-    """Pay 0.5 for a pure program that raises in none of the calls made, 0 for one not allowed here, else -0.5."""
-
-    name = "function_works"
+def too_fast(verdict: Verdict) -> bool:
+    """Tell whether a program is faster than anything in pure Python that we have seen."""
+    return verdict.correct and verdict.speedup > BELIEVED_SPEEDUP
 
 
-@register_reward(value_range=(-1.0, 0.0), needs=("contract",))
-class NoCheating(MatmulReward):
-    """Take 1 from a cheat by the policy (numpy, torch, the clock, ...)."""
+def works_pay(verdict: Verdict) -> float:
+    """Pay 0.5 for a program that answers every call asked of it, 0 for one that needs what is not here, else -0.5."""
+    if verdict.outcome == UNAVAILABLE:
+        return 0.0
+    return 0.5 if verdict.outcome in (CORRECT, WRONG) else -0.5
 
-    name = "no_cheating"
+
+def honesty_pay(verdict: Verdict) -> float:
+    """Take 1 from a program that uses numpy, torch, ctypes or the clock."""
+    return -1.0 if verdict.outcome == REFUSED else 0.0
 
 
-@register_reward(value_range=(0.0, 1.0), needs=("contract",), pays_correctness=True)
-class CorrectnessCheck(MatmulReward):
+def correctness_pay(verdict: Verdict) -> float:
     """Pay 1 where every call returned the product, else 0."""
-
-    name = "correctness_check"
-
-
-@register_reward(value_range=(-0.25, 0.25), needs=("contract",))
-class SpeedCheck(MatmulReward):
-    """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct."""
-
-    name = "speed_check"
+    return float(verdict.correct)
 
 
-def _of_one_task() -> list[Callable]:
-    task = MatmulTask()
-    return [reward(task) for reward in (FunctionWorks, NoCheating, CorrectnessCheck, SpeedCheck)]
+def speed_pay(verdict: Verdict) -> float:
+    """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct.
+
+    The most is paid for the speed of the fastest honest program, and the least for its inverse. A speed that nobody has
+    seen pure Python reach earns nothing: a person should look at it.
+    """
+    if not verdict.correct or too_fast(verdict):
+        return 0.0
+    if abs(verdict.speedup - 1) <= DEAD_ZONE:
+        return 0.0
+    share = math.log(verdict.speedup) / math.log(FASTEST_HONEST)
+    return 0.25 * max(-1.0, min(1.0, share))
 
 
-register_preset(
-    "matmul",
-    [("function_works", 1.0), ("no_cheating", 1.0), ("correctness_check", 1.0), ("speed_check", 1.0)],
-    make=_of_one_task,
+REWARDS = (
+    VerdictReward("function_works", works_pay, (-0.5, 0.5)),
+    VerdictReward("no_cheating", honesty_pay, (-1.0, 0.0)),
+    VerdictReward("correctness_check", correctness_pay, (0.0, 1.0), pays_correctness=True),
+    VerdictReward("speed_check", speed_pay, (-0.25, 0.25)),
 )

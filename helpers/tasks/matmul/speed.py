@@ -1,23 +1,22 @@
 """The speed of a program: its CPU time beside that of a baseline, on a machine that others use too.
 
 Whatever disturbs a machine slows it down, by half and for seconds at a time where others share its processors. So a
-small program of our own, the *probe*, is timed before and after each timed call, and a call counts by its ratio to the
-slower of the two. A program is timed until its ratios agree. The speed is the baseline's median ratio over the
-program's, so that a machine that is slow for both gives the same speed.
+small program of our own, the *probe*, is timed before and after each timed call. A program is timed until its two least
+times agree, and so do the probe's. What counts is the ratio of the least time to the least probe: a disturbance that
+lasts slows down both, and a short one neither. The speed is the baseline's median ratio over the program's.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from statistics import median
 
 import numpy as np
 
-from helpers.sandbox import Payload, Program, Worker
+from helpers.sandbox import Payload, Worker
 from helpers.tasks.matmul.contracts import CONTRACTS
 from helpers.tasks.matmul.encoding import DRIVER, encode_inputs
-from helpers.tasks.matmul.products import Sizes, draw
+from helpers.tasks.matmul.products import draw
 
 #: The program that a speed is measured against: three loops in pure Python. The probe runs it, too.
 BASELINE = """
@@ -32,22 +31,23 @@ def matmul(A, B):
             C[i][j] = s
     return C
 """
-PROBE_SIZES = (4, 64, 64)
+PROBE_SIZES = (5, 64, 64)
 PROBE_FRESH_SECONDS = 0.005  # for which a probe says what the machine is like
 
-TIMED_CALLS = 3
-MOST_TIMED_CALLS = 7
-AGREEMENT = 1.08  # ratios that are no further apart say the same
-SLOW = 4  # a program that takes that many times as long as the baseline is timed once
+AGREEMENT = 1.1  # two times that are no further apart say the same
 
 
 @dataclass(frozen=True)
 class TimedCall:
-    """One timed call of a program, and the probes around it. All are CPU seconds."""
+    """One timed call of a program, and the probes around it. All are CPU seconds.
+
+    steps: the multiplications and additions that plain loops need for the product.
+    """
 
     cpu_seconds: float
     probe_before_seconds: float
     probe_after_seconds: float
+    steps: int
 
     @property
     def is_known(self) -> bool:
@@ -55,9 +55,8 @@ class TimedCall:
         return min(self.cpu_seconds, self.probe_before_seconds, self.probe_after_seconds) > 0
 
     @property
-    def probes(self) -> float:
-        """The CPU time of the call in units of the slower probe's."""
-        return self.cpu_seconds / max(self.probe_before_seconds, self.probe_after_seconds)
+    def probe_seconds(self) -> tuple[float, float]:
+        return self.probe_before_seconds, self.probe_after_seconds
 
 
 class SpeedModel:
@@ -70,40 +69,43 @@ class SpeedModel:
         #: CPU time of the baseline for one multiplication and addition, in units of the probe's; 0: not known.
         self.baseline_probes_per_step = 0.0
 
-    def is_settled(self, calls: Sequence[TimedCall], is_slow: bool, calls_made: int) -> bool:
-        """Whether a program has been timed often enough: its ratios agree, or the most calls were made."""
-        ratios = sorted(call.probes for call in calls if call.is_known)
-        windows = zip(ratios, ratios[TIMED_CALLS - 1 :])  # the first and the last of every three neighbours
-        agree = any(last <= AGREEMENT * first for first, last in windows)
-        if agree or is_slow:
-            return calls_made >= TIMED_CALLS
-        return calls_made >= MOST_TIMED_CALLS
+    def is_settled(self, calls: Sequence[TimedCall]) -> bool:
+        """Whether a program has been timed often enough: its two least times agree, and so do those of the probe."""
+        known = [call for call in calls if call.is_known]
+        if len(known) < 2:
+            return False
+        # The probe after one call is often the one before the next.
+        probes = {seconds for call in known for seconds in call.probe_seconds}
+        return all(map(_least_agree, ([call.cpu_seconds / call.steps for call in known], probes)))
 
-    def is_slow(self, call: TimedCall, sizes: Sizes) -> bool:
-        """Whether a program takes so much longer than the baseline that timing it once will do."""
-        baseline_probes = prod(sizes) / prod(PROBE_SIZES)
-        return call.is_known and call.probes > SLOW * baseline_probes
-
-    def speedup(self, calls: Sequence[TimedCall], sizes: Sizes) -> float:
+    def speedup(self, calls: Sequence[TimedCall]) -> float:
         """CPU time of the baseline over that of a program that was timed by these calls; 0: not known."""
-        probes = median_probes(calls)
-        if not probes:
-            return 0.0
-        return self.baseline_probes_per_step * prod(sizes) / probes
+        ratio = probes_per_step(calls)
+        return self.baseline_probes_per_step / ratio if ratio else 0.0
 
-    def calibrate(self, runs: Sequence[tuple[Sequence[TimedCall], Sizes]]) -> None:
-        """Learn the baseline's speed from runs of it: (timed calls, sizes)."""
-        self.baseline_probes_per_step = median(median_probes(calls) / prod(sizes) for calls, sizes in runs)
+    def calibrate(self, runs: Sequence[Sequence[TimedCall]]) -> None:
+        """Learn the baseline's speed from the timed calls of each run of it."""
+        self.baseline_probes_per_step = median(map(probes_per_step, runs))
 
     def forget_calibration(self) -> None:
         """Ask for a new calibration, as a new zygote needs: where things lie in its memory changes speeds."""
         self.baseline_probes_per_step = 0.0
 
 
-def median_probes(calls: Sequence[TimedCall]) -> float:
-    """The median of the calls' ratios to the probe; 0: not known."""
-    known = [call.probes for call in calls if call.is_known]
-    return median(known) if known else 0.0
+def _least_agree(times: Iterable[float]) -> bool:
+    """Whether the two least of some times say the same."""
+    least, *others = sorted(times)
+    return not others or others[0] <= AGREEMENT * least
+
+
+def probes_per_step(calls: Sequence[TimedCall]) -> float:
+    """The least CPU time of a step of the program, in units of the least of the probe's; 0: not known."""
+    known = [call for call in calls if call.is_known]
+    if not known:
+        return 0.0
+    step_seconds = min(call.cpu_seconds / call.steps for call in known)
+    probe_seconds = min(seconds for call in known for seconds in call.probe_seconds)
+    return step_seconds / probe_seconds
 
 
 class MachineProbe:
@@ -115,7 +117,7 @@ class MachineProbe:
     def __init__(self, worker: Worker, rng: np.random.Generator):
         a, b = draw(rng, PROBE_SIZES, exact=False)
         contract = CONTRACTS["rows"]
-        payload = Payload(Program(BASELINE), encode_inputs(contract, a, b))
+        payload = Payload(BASELINE, encode_inputs(contract, a, b, let_go=True))
         self.process = worker.start_repeated(DRIVER, payload)
         self.process.repeat()  # warms up
         self.last_seconds = 0.0

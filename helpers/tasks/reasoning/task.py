@@ -4,9 +4,10 @@ import hashlib
 import random
 from collections.abc import Sequence
 
-from helpers.rewards.puzzles.puzzle import Puzzle, box_of
+from helpers.rewards.answers import boxed_answer
+from helpers.rewards.arguments import rows_of
+from helpers.rewards.puzzles.puzzle import Puzzle
 from helpers.rewards.registry import reward_preset
-from helpers.rewards.text import known_finish_reasons
 from helpers.rollout.completion import Completion
 from helpers.tasks.drawing import make_row
 from helpers.tasks.generated import GeneratedTask
@@ -64,12 +65,11 @@ class ReasoningTask(GeneratedTask):
         **columns,
     ) -> list[str | None]:
         """Return what each answer amounts to: for Countdown its value and numbers, else the answer in one spelling."""
-        finish_reasons = known_finish_reasons(finish_reasons, completions)
+        own = {name: columns[name] for name in _COLUMNS}
         texts = []
-        for place, completion in enumerate(completions):
-            row = {column: columns[column][place] for column in _COLUMNS}
-            puzzle = _puzzle_of({"kind": kind[place], **row})
-            answer = puzzle.read_box(box_of(completion, finish_reasons[place]))
+        for text, finish_reason, its_kind, *values in rows_of(self.name, completions, finish_reasons, kind=kind, **own):
+            puzzle = _puzzle_of({"kind": its_kind, **dict(zip(_COLUMNS, values, strict=True))})
+            answer = puzzle.read_box(boxed_answer(text, finish_reason))
             texts.append("None" if answer is None else puzzle.describe(answer))
         return texts
 
@@ -86,7 +86,7 @@ def _puzzle_of(row: Row) -> Puzzle:
 
 def _grade(row: Row, completion: Completion) -> Grade:
     puzzle = _puzzle_of(row)
-    answer = puzzle.read_box(box_of(completion.text, completion.finish_reason))
+    answer = puzzle.read_box(boxed_answer(completion.text, completion.finish_reason))
     if answer is None:
         return Grade(0.0, False, "unanswered", "no answer of the stated form in the last box of the final channel")
     fault = puzzle.fault(answer)

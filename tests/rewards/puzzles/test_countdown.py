@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from helpers.rewards.puzzles.countdown import MOST_NESTED, countdown, read_expression
+from helpers.rewards.puzzles.countdown import MOST_NESTED, Countdown, countdown, read_expression
 
+PUZZLE = Countdown.from_columns("[3, 5, 8]", 16)
 #: Right answers for the numbers 3, 5, 8 and the target 16.
 RIGHT = [
     "3 + 5 + 8",
@@ -30,6 +31,24 @@ RIGHT = [
     "3 + 5 + 8.",
     r"$3 + 5 + 8$",
     "`3 + 5 + 8`",
+    "+ 3 + 5 + 8",
+    "+3 + 5 + 8",
+    "8 + 5 - -3",
+    "8 + 5 + +3",
+    "3 ++ 5 + 8",
+    "16 = 3 + 5 + 8",
+    "~3 + 5 + 8",
+    "[3 + 5] + 8",
+    "{3 + 5} + 8",
+    r"\{3 + 5\} + 8",
+    r"\text{3 + 5 + 8}",
+    "'3 + 5 + 8'",
+    r"\left 3 + 5 + 8",
+    r"\left[3 + 5\right] + 8",
+    r"\left(3 + 5) \right + 8",
+    "3\u00a0+ 5 + 8",
+    "3\u2003+ 5 + 8",
+    "3\\\\ + 5 + 8",
 ]
 #: Right answers for other puzzles: content, numbers, target.
 RIGHT_ELSEWHERE = [
@@ -93,23 +112,26 @@ WRONG = [
     "3 + 5 + 9",
     "35 + 8",
     "30 + 5 + 8",
+    "-3 + 5 + 8",
+    "-(3 - 5) + 8",
+    "\u22123 + 5 + 8",
+    "0x3 + 5 + 8",
+    "3(5) + 8",
+    "(3)(5) + 8",
+    "2(8)",
+    "3 \u2013 5 + 8",
+    "3 x 5 + 8",
 ]
 #: What is no expression at all, though the numbers would do.
 UNREADABLE = [
+    "3{5} + 8",
+    "{3}{5} + 8",
+    r"8\frac{5}{3}",
     "",
     " ",
     "3 5 8",
     "3 + 5 8",
     "3 + 58 +",
-    "+ 3 + 5 + 8",
-    "+3 + 5 + 8",
-    "-3 + 5 + 8",
-    "8 + 5 - -3",
-    "8 + 5 + +3",
-    "3 ++ 5 + 8",
-    "-(3 - 5) + 8",
-    "\u22123 + 5 + 8",
-    "16 = 3 + 5 + 8",
     "3 + 5 + 8,",
     "3, 5, 8",
     "3 + 5, 8",
@@ -118,13 +140,9 @@ UNREADABLE = [
     ".3 + 5 + 8",
     "3,0 + 5 + 8",
     "3e0 + 5 + 8",
-    "0x3 + 5 + 8",
     "3_0 + 5 + 8",
     "0b11 + 5 + 8",
     "3j + 5 + 8",
-    "3(5) + 8",
-    "(3)(5) + 8",
-    "2(8)",
     "(3 + 5 + 8",
     "3 + 5 + 8)",
     ")3 + 5 + 8(",
@@ -144,16 +162,10 @@ UNREADABLE = [
     "3! + 5 + 8",
     "3 & 5 | 8",
     "3 << 5",
-    "~3 + 5 + 8",
-    "[3 + 5] + 8",
-    "{3 + 5} + 8",
-    r"\{3 + 5\} + 8",
     "3 + 5 + x",
     "three + 5 + 8",
     "a + b + c",
     "(a - b) * c",
-    r"\text{3 + 5 + 8}",
-    "'3 + 5 + 8'",
     "3 + 5 + 8 # a comment",
     "3 + 5 + 8; 1",
     "3 + 5 + 8 or 1",
@@ -166,9 +178,6 @@ UNREADABLE = [
     r"\frac{3}{} + 5 + 8",
     r"\fraction{3}{5} + 8",
     r"\frac(3)(5) + 8",
-    r"\left 3 + 5 + 8",
-    r"\left[3 + 5\right] + 8",
-    r"\left(3 + 5) \right + 8",
     r"\left(3 + 5 + 8",
     r"3 \timesx 5",
     r"3 \pm 5 + 8",
@@ -177,15 +186,10 @@ UNREADABLE = [
     "3 + 5 + \u2467",
     "3 + 5 + 8\u00b2",
     "3 \uff0b 5 + 8",
-    "3\u00a0+ 5 + 8",
-    "3\u2003+ 5 + 8",
     "3\u200b + 5 + 8",
     "\u202e3 + 5 + 8",
     "3 + 5 + 8\x00",
     "3 + 5 + 8\ud800",
-    "3 \u2013 5 + 8",
-    "3 x 5 + 8",
-    "3\\\\ + 5 + 8",
     "3 + 5 + 8" + " " * 200,
     "3 + 5 + 8" + " + 0" * 60,
 ]
@@ -213,7 +217,7 @@ def test_signs_bind_and_are_spelt_as_usual(content, numbers, target):
 @pytest.mark.parametrize("content", WRONG)
 def test_wrong_expressions_are_read_and_not_paid(content):
     """A number left out, taken twice or glued together would make every puzzle easy."""
-    assert read_expression(content) is not None
+    assert PUZZLE.read(content) is not None
     assert paid(content) == 0.0
 
 
@@ -222,7 +226,7 @@ def test_what_is_no_expression_is_not_paid(content):
     """Whatever else Python or LaTeX would calculate is no answer."""
     assert paid(content) == 0.0
     if len(content) <= 200:
-        assert read_expression(content) is None
+        assert PUZZLE.read(content) is None
 
 
 def test_no_two_cases_are_the_same():
@@ -239,7 +243,7 @@ def test_values_are_exact():
 
 
 def test_what_is_read_is_pythons_arithmetic():
-    """A random text that is read has the value that Python gives it, and nothing that Python refuses is read."""
+    """A random text that is read has the value that Python gives it, with the signs of products that it leaves out."""
     rng = random.Random(0)
     count = 0
     for _ in range(20_000):
@@ -248,7 +252,8 @@ def test_what_is_read_is_pythons_arithmetic():
         if expression is None:
             continue
         count += 1
-        exact = re.sub("([0-9]+)", r"Fraction(\1)", text).strip()
+        with_signs = re.sub(r"(?<=[0-9)])(\s*)(?=\()|(?<=\))(\s*)(?=[0-9])", "*", text)
+        exact = re.sub("([0-9]+)", r"Fraction(\1)", with_signs).strip()
         try:
             value = eval(exact, {"Fraction": Fraction})
         except ZeroDivisionError:
@@ -265,9 +270,9 @@ def test_division_by_zero_is_wrong_wherever_it_is():
 def test_depth_and_length_are_limited():
     """The parser calls itself for each parenthesis: without a limit a deep answer would end the training."""
     for depth, is_read in ((MOST_NESTED, True), (MOST_NESTED + 1, False), (90, False)):
-        content = "(" * depth + "7" + ")" * depth
+        content = "0 + " + "(" * depth + "7" + ")" * depth
         assert (read_expression(content) is not None) == is_read
-        assert paid(content, "[7]", 7) == float(is_read)
+        assert paid(content, "[0, 7]", 7) == float(is_read)
     for blanks, value in ((200 - len("3+5+8"), 1.0), (201 - len("3+5+8"), 0.0)):
         assert paid("3+5" + " " * blanks + "+8") == value
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from helpers.rewards.puzzles.knights import knights_and_knaves, read_kinds
+from helpers.rewards.puzzles.knights import KnightsAndKnaves, knights_and_knaves
 
 SOLUTION = json.dumps({"Ann": "knight", "Ben": "knave", "Cleo": "knight"})
+PUZZLE = KnightsAndKnaves.from_columns(SOLUTION)
 RIGHT = [
     "Ann: knight, Ben: knave, Cleo: knight",
     "Cleo: knight, Ann: knight, Ben: knave",
@@ -40,6 +41,14 @@ RIGHT = [
     "Ann is knight, Ben is knave, Cleo is knight",
     r"\textbf{Ann: knight, Ben: knave, Cleo: knight}",
     r"Ann: knight \\ Ben: knave \\ Cleo: knight",
+    "Ann knight, Ben knave, Cleo knight",
+    "Ann: knight Ben: knave Cleo: knight",
+    "Ann: knights, Ben: knave, Cleo: knight",
+    "[Ann: knight, Ben: knave, Cleo: knight]",
+    r"\text{\text{Ann: knight}, Ben: knave, Cleo: knight}",
+    "Ann\uff1a knight, Ben: knave, Cleo: knight",
+    "Ann: knight\uff0c Ben: knave\uff0c Cleo: knight",
+    '{"Ann": "knight", "Ben": "knave", "Cleo": "knight"}',
 ]
 WRONG = [
     "Ann: knave, Ben: knight, Cleo: knave",
@@ -48,33 +57,20 @@ WRONG = [
     "Ann: knight, Ben: knave",
     "Ann: knight",
     "Ann: knight, Cleo: knight",
-    "Ann: knight, Ben: knave, Cleo: knight, Dan: knave",
-    "Ann: knight, Ben: knave, Dan: knight",
     "Ann: knight, Ben: knave, Cleo: knight, Ann: knight",
     "Ann: knight, Ben: knave, Cleo: knight, Ben: knight",
     "Ann: knight, Ann: knave, Ben: knave, Ben: knight, Cleo: knight, Cleo: knave",
     "Ann: knight, Ben: knave, Ben: knave",
-    "Ann is: knight, Ben: knave, Cleo: knight",
-    "Ann is not a knight: knight, Ben: knave, Cleo: knight",
-    "Not Ann: knight, Ben: knave, Cleo: knight",
-    "Either Ann is a knight, Ben is a knave, Cleo is a knight",
-    "\u0410nn: knight, Ben: knave, Cleo: knight",  # the first letter is Cyrillic
-    "A\u200bnn: knight, Ben: knave, Cleo: knight",
-    "\u202eAnn: knight, Ben: knave, Cleo: knight",
-    "Ann\x00: knight, Ben: knave, Cleo: knight",
-    "\ud800Ann: knight, Ben: knave, Cleo: knight",
 ]
 UNREADABLE = [
+    "Knaves: none; Ann: knight, Ben: knave, Cleo: knight",
     "",
     " ",
     ",",
     "knight, knave, knight",
     "Ann, Cleo",
-    "Ann knight, Ben knave, Cleo knight",
-    "Ann: knight Ben: knave Cleo: knight",
     "Ann: knight or knave, Ben: knave, Cleo: knight",
     "Ann: knight/knave, Ben: knave, Cleo: knight",
-    "Ann: knights, Ben: knave, Cleo: knight",
     "Ann: not knight, Ben: knave, Cleo: knight",
     "Ann is not a knight, Ben is a knave, Cleo is a knight",
     "Ann isa knight, Ben is a knave, Cleo is a knight",
@@ -86,14 +82,20 @@ UNREADABLE = [
     "Ann: \u212anight, Ben: knave, Cleo: knight",  # a Kelvin sign
     "Ann: kn\u0131ght, Ben: knave, Cleo: knight",  # an i without a dot
     "Ann: \uff4bnight, Ben: knave, Cleo: knight",
-    "Ann\uff1a knight, Ben: knave, Cleo: knight",
-    "Ann: knight\uff0c Ben: knave\uff0c Cleo: knight",
     "Ann: knight, Ben: knave, Cleo: knight\x00",
     "{'Ann': 'knight', 'Ben': 'knave', 'Cleo': 'knight'}",
-    '{"Ann": "knight", "Ben": "knave", "Cleo": "knight"}',
-    "[Ann: knight, Ben: knave, Cleo: knight]",
-    r"\text{\text{Ann: knight}, Ben: knave, Cleo: knight}",
     "Everyone is a knight but Ben",
+    "Ann: knight, Ben: knave, Cleo: knight, Dan: knave",
+    "Ann: knight, Ben: knave, Dan: knight",
+    "Ann is: knight, Ben: knave, Cleo: knight",
+    "Ann is not a knight: knight, Ben: knave, Cleo: knight",
+    "Not Ann: knight, Ben: knave, Cleo: knight",
+    "Either Ann is a knight, Ben is a knave, Cleo is a knight",
+    "\u0410nn: knight, Ben: knave, Cleo: knight",  # the first letter is Cyrillic
+    "A\u200bnn: knight, Ben: knave, Cleo: knight",
+    "\u202eAnn: knight, Ben: knave, Cleo: knight",
+    "Ann\x00: knight, Ben: knave, Cleo: knight",
+    "\ud800Ann: knight, Ben: knave, Cleo: knight",
 ]
 
 
@@ -110,13 +112,13 @@ def test_right_answers_are_paid(content):
 @pytest.mark.parametrize("content", WRONG)
 def test_wrong_answers_are_read_and_not_paid(content):
     """Naming a person twice, once as each kind, would be right for every puzzle."""
-    assert read_kinds(content) is not None
+    assert PUZZLE.read(content) is not None
     assert paid(content) == 0.0
 
 
 @pytest.mark.parametrize("content", UNREADABLE)
 def test_what_is_not_of_the_stated_form_is_not_paid(content):
-    assert read_kinds(content) is None
+    assert PUZZLE.read(content) is None
     assert paid(content) == 0.0
 
 

@@ -26,10 +26,8 @@ RIGHT = [
     "c, a, b",
     "call Sam, wash the car, feed the cat",
     "Call sam, Wash the car, feed the cat",
-    "call sam -> A -> feed the cat",
     r"\text{C, A, B}",
     r"\text{C} \to \text{A} \to \text{B}",
-    r"\text{call Sam} \to \mathrm{A} \to \text{feed the cat}",
     r"C,\ A,\ B",
     r"C,\, A,\; B",
     "C; A; B",
@@ -37,14 +35,22 @@ RIGHT = [
     "C => A => B",
     "C, A, B.",
     "C, A, B,",
-    ", C, A, B",
-    "C,, A, B",
     "(C, A, B)",
     "[C, A, B]",
     "C: call Sam, A: wash the car, B: feed the cat",
-    r"\to C \to A \to B",
     "C,\u00a0A,\u00a0B",
     r"\textbf{C}, A, B",
+    "CAB",
+    "C A B",
+    "C A, B",
+    "C - A - B",
+    "C, A and B",
+    "1. C, 2. A, 3. B",
+    "CALL SAM, wash the car, feed the cat",
+    "call  Sam, A, B",
+    "call sam -> A -> feed the cat",
+    r"\text{call Sam} \to \mathrm{A} \to \text{feed the cat}",
+    "C\uff0c A\uff0c B",
 ]
 WRONG = [
     "A, B, C",
@@ -56,30 +62,24 @@ WRONG = [
     "C, A, B, A",
     "C, C, A, B",
     "C, A, B, C",
-    "C, call Sam, A, B",
     "C, A, A",
     "wash the car, feed the cat, call Sam",
     "C, A, B, C, A, B",
     r"C \to A \to",
+    "C, A, *",
+    "C, call Sam, A, B",
 ]
 UNREADABLE = [
     "",
     " ",
     ",",
-    "CAB",
-    "C A B",
-    "C A, B",
     "C < A < B",
-    "C - A - B",
     "C - > A",
-    "C, A and B",
     "C, A, B or C, B, A",
     "C, A, B, D",
     "C, A, X",
-    "1. C, 2. A, 3. B",
     "3, 1, 2",
     "['C', 'A', 'B']",
-    "C, A, *",
     r"C \top A \top B",
     "C,A,B\x00",
     "\u202eC, A, B",
@@ -87,9 +87,9 @@ UNREADABLE = [
     "C\u200b, A, B",
     "\uff23, A, B",
     "\u0421, A, B",  # a Cyrillic letter
-    "C\uff0c A\uff0c B",
-    "CALL SAM, wash the car, feed the cat",
-    "call  Sam, A, B",
+    ", C, A, B",
+    "C,, A, B",
+    r"\to C \to A \to B",
 ]
 
 
@@ -114,6 +114,12 @@ def test_wrong_orders_are_read_and_not_paid(content):
 def test_what_is_not_of_the_stated_form_is_not_paid(content):
     assert StepOrder.from_columns(STEPS, RULES).read(content) is None
     assert paid(content) == 0.0
+
+
+@pytest.mark.parametrize("name", ["don\u2019t forget the milk", 'play "Go"', "use `ls`", "pay $5", "take A\u2013B"])
+def test_a_step_may_be_copied_letter_for_letter(name):
+    steps = json.dumps({"A": name, "B": "call Sam"})
+    assert paid(f"call Sam, {name}", steps, json.dumps([["B", "before", "A"]])) == 1.0
 
 
 def test_a_long_box_is_no_answer():

@@ -10,8 +10,7 @@ from string import Formatter
 
 import pytest
 
-from helpers.rewards.programs import CodeCorrectness, HiddenTests, is_same, judge_programs, self_test
-from helpers.sandbox import SOLVE, Sandbox
+from helpers.tasks.code.judge import CodeJudge, HiddenTests, is_same
 from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS, example_text
 from helpers.tasks.code.task import CodeTask
 from tests.tasks.code import mutants, solvers
@@ -20,10 +19,10 @@ CASES = 200
 
 
 @pytest.fixture(scope="module")
-def sandbox():
-    with Sandbox(drivers=(SOLVE,)) as sandbox:
-        self_test(sandbox)
-        yield sandbox
+def judge():
+    with CodeJudge() as judge:
+        judge.self_test()
+        yield judge
 
 
 def parameter_sets(spec):
@@ -138,33 +137,33 @@ def wrong_programs(name, every_parameter):
     return wrong
 
 
-def paid(sandbox, programs):
-    verdicts = judge_programs(sandbox, [(program, tests) for _, program, tests in programs])
+def paid(judge, programs):
+    verdicts = judge.judge_items([(program, tests) for _, program, tests in programs])
     assert all(verdict.outcome in ("correct", "wrong", "error") for verdict in verdicts)
     return [what for (what, _, _), verdict in zip(programs, verdicts) if verdict.correct]
 
 
-def test_wrong_programs_are_not_paid(sandbox):
+def test_wrong_programs_are_not_paid(judge):
     """Tests without teeth would pay for an edge forgotten, for a constant, and for the visible examples."""
     programs = [wrong for name in ALL_SPECS for wrong in wrong_programs(name, every_parameter=False)]
-    assert paid(sandbox, programs) == []
+    assert paid(judge, programs) == []
 
 
 @pytest.mark.slow
-def test_wrong_programs_are_not_paid_whatever_the_parameters(sandbox):
+def test_wrong_programs_are_not_paid_whatever_the_parameters(judge):
     programs = [wrong for name in ALL_SPECS for wrong in wrong_programs(name, every_parameter=True)]
-    assert paid(sandbox, programs) == []
+    assert paid(judge, programs) == []
 
 
-def test_every_answer_is_correct_in_the_sandbox(sandbox):
-    """A right program that the policy refuses would be taught as wrong."""
+def test_every_answer_is_correct_in_the_sandbox(judge):
+    """A right program that the sandbox refuses would be taught as wrong."""
     items = []
     for name, spec in ALL_SPECS.items():
         for parameters in few(parameter_sets(spec)):
             rng = random.Random(name)
             cases = spec.draw_hidden(rng, parameters, spec.draw_examples(rng, parameters))
             items.append((spec.program(parameters), hidden_tests(spec, cases, parameters)))
-    verdicts = judge_programs(sandbox, items)
+    verdicts = judge.judge_items(items)
     assert [verdict.reason for verdict in verdicts if not verdict.correct] == []
 
 
@@ -174,7 +173,7 @@ def test_every_answer_of_large_data_sets_is_correct():
     for split in task.splits:
         rows = list(task.dataset(split, 500, seed=5))
         answers = [task.reference_answer(row) for row in rows]
-        assert task.correctness(None, answers, tests=[row["tests"] for row in rows]) == [1.0] * len(rows)
+        assert task.reward_funcs[0](None, answers, tests=[row["tests"] for row in rows]) == [1.0] * len(rows)
     task.close()
 
 
@@ -211,7 +210,7 @@ def small_changes(program):
 
 
 @pytest.mark.slow
-def test_small_changes_of_right_programs_show(sandbox):
+def test_small_changes_of_right_programs_show(judge):
     """The tests catch nearly all of them. Those they let pass change nothing, such as a branch for other parameters.
 
     Of 485 changes 16 passed when this was written, and each of them was read: all the 16 programs are right.
@@ -223,7 +222,7 @@ def test_small_changes_of_right_programs_show(sandbox):
         cases = spec.draw_hidden(rng, parameters, spec.draw_examples(rng, parameters))
         tests = hidden_tests(spec, cases, parameters)
         items += [(program, tests) for program in small_changes(spec.program(parameters))]
-    passed = [program for (program, _), verdict in zip(items, judge_programs(sandbox, items)) if verdict.correct]
+    passed = [program for (program, _), verdict in zip(items, judge.judge_items(items)) if verdict.correct]
     assert len(items) > 400 and len(passed) < 0.05 * len(items), "\n\n".join(passed)
 
 
@@ -234,4 +233,4 @@ def test_the_examples_in_a_prompt_are_python():
     scope = {}
     exec(spec.program({"k": 1, "side": "left"}), scope)
     assert eval(text, scope)
-    assert isinstance(CodeTask().reward_funcs[0], CodeCorrectness)
+    assert CodeTask().reward_funcs[0].name == "code_correctness"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from helpers.rewards import programs
-from helpers.rewards.programs import HiddenTests
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
+from helpers.tasks.code.judge import HiddenTests
 from helpers.tasks.code.specs import ALL_SPECS, PROBE_SPECS, SPECS
 from helpers.tasks.code.task import FORMAT, CodeTask
+from helpers.tasks.programs.verdict import OUTCOMES
 from helpers.tasks.split import is_heldout
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED
 
@@ -93,9 +93,9 @@ def test_grades(task, splits):
     texts = [
         task.reference_answer(rows[0]),
         "```python\ndef solve(*arguments):\n    return 'no result of any function'\n```",
+        "```python\nimport os\nsolve = os.getpid\n```",
         "```python\ndef solve(*arguments):\n    return 1 / 0\n```",
-        "```python\nimport random\ndef solve(*arguments):\n    return random.random()\n```",
-        "```python\nimport os\ndef solve(*arguments):\n    return os.getpid()\n```",
+        "```python\nimport numpy\ndef solve(*arguments):\n    return numpy.sum(arguments)\n```",
         task.reference_answer(rows[5]),
     ]
     finish_reasons = ["stop"] * 5 + ["length"]
@@ -129,8 +129,7 @@ def test_answers_of_a_data_set_are_correct(task, splits):
 
 
 def test_outcomes_have_the_names_of_every_task(task):
-    assert (programs.CORRECT, programs.REFUSED, programs.UNJUDGED) == (CORRECT, REFUSED, UNJUDGED)
-    assert task.outcomes == (CORRECT, programs.WRONG, programs.ERROR, programs.NOT_ALLOWED, REFUSED)
+    assert task.outcomes == OUTCOMES and {CORRECT, REFUSED} < set(OUTCOMES) and UNJUDGED not in OUTCOMES
     assert task.settings() == {"task": "code", "sandbox": "os"}
 
 

@@ -22,7 +22,7 @@ def test_a_program_is_right_under_its_own_contract_only(matmul_judge, contract):
     """One fixed answer would else solve every prompt."""
     others = [name for name in CONTRACTS if name != contract]
     assert matmul_judge.judge(ADAPTED[contract], contract).correct
-    verdicts = matmul_judge.judge_many([ADAPTED[contract]] * len(others), contracts=others)
+    verdicts = matmul_judge.judge_many([ADAPTED[contract]] * len(others), others)
     assert [verdict.judged and verdict.correct for verdict in verdicts] == [False] * len(others)
 
 
@@ -30,7 +30,7 @@ def test_a_program_is_right_under_its_own_contract_only(matmul_judge, contract):
 def test_speed_is_compared_for_the_same_product(matmul_judge, contract):
     """A transposition is one pass over 64 x 64 numbers beside 64 of them: no contract may pay for itself."""
     programs = [BASELINE, ADAPTED[contract]] * 8
-    verdicts = matmul_judge.judge_many(programs, contracts=["rows", contract] * 8)
+    verdicts = matmul_judge.judge_many(programs, ["rows", contract] * 8)
     baseline = statistics.median(verdict.speedup for verdict in verdicts[::2])
     adapted = statistics.median(verdict.speedup for verdict in verdicts[1::2])
     assert 0.75 < adapted / baseline < 1.33
@@ -70,6 +70,6 @@ def test_behaviour_is_what_a_program_does(matmul_judge):
 def test_mistakes_of_a_caller_are_sentences():
     with MatmulJudge(workers=1) as judge:
         with pytest.raises(UserError, match=r"no contract 'row' \(did you mean 'rows'\?\): choose rows, a_columns"):
-            judge.judge_many([BASELINE], contracts=["row"])
-        with pytest.raises(UserError, match="2 programs and 1 contracts: give one for each"):
-            judge.judge_many([BASELINE] * 2, contracts=["rows"])
+            judge.judge_many([BASELINE], ["row"])
+        with pytest.raises(UserError, match="2 programs and 1 requirements: give one for each"):
+            judge.judge_many([BASELINE] * 2, ["rows"])

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from helpers import MatmulJudge, UserError
-from helpers.sandbox.sandbox import POLICY_LEVEL_WARNING
+from helpers.sandbox.sandbox import PROCESS_LEVEL_WARNING
 from helpers.tasks.matmul import canaries
 from helpers.tasks.matmul.speed import BASELINE
-from tests.sandbox.suite import REFERENCE
+from tests.sandbox.suite import REFERENCE, load_broken
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from tests.sandbox.suite import REFERENCE
         ("def matmul(A, B) return", "SyntaxError"),
         ("x = 1", "does not define a function matmul"),
         ("def matmul(A, B):\n  import numpy", "numpy is not pure Python"),
-        ("def matmul(A, B):\n  return eval('1')", "eval is not allowed: write the program out"),
-        ("def matmul(A, B):\n  return open('x')", "the name open is not allowed"),
-        ("def matmul(A, B):\n  from math import sumprod", "math.sumprod is the inner product in C"),
-        ("def matmul(A, B):\n  import random\n  return random.random()", "importing random is not allowed"),
+        ("import time\ndef matmul(A, B):\n  return time.time()", "time: a program may not read the clock"),
+        ("def matmul(A, B):\n  return open('x')", "PermissionError"),
+        ("def matmul(A, B):\n  from math import sumprod", "math is not available here"),
+        ("import os\ndef matmul(A, B):\n  return os.cpu_count()", "os is not available here"),
         ("def matmul(A, B):\n  return None", "list of"),
         ("def matmul(A, B):\n  return [[float('nan')] * len(B[0]) for _ in A]", "wrong product"),
         ("def matmul(A, B):\n  return [[True] * len(B[0]) for _ in A]", "an entry is neither a float nor an int"),
@@ -34,7 +34,6 @@ from tests.sandbox.suite import REFERENCE
         ("\udc80", ""),
         ("(" * 5000 + ")" * 5000, ""),
         ("", "does not define"),
-        ("#" + "x" * 20_000, "too long"),
     ],
 )
 def test_reasons(matmul_judge, source, reason):
@@ -94,21 +93,20 @@ WRONG_LATER = {
     "one column in between": (variant(after="if len(B) == 1: C[0][0] += 1"), "wrong product"),
     "one number": (variant(after="if len(A) == len(C[0]) == 1: C[0][0] += 1"), "wrong product"),
     "many rows": (
-        variant("c = []", after="if c and max(len(A), len(B), len(C[0])) > 50: C[0][0] += 1\nc.append(1)"),
+        variant("c = []", after="if c and max(len(A), len(B), len(C[0])) > 47: C[0][0] += 1\nc.append(1)"),
         "in call",
     ),
 }
 
 
 @pytest.mark.parametrize("way", WRONG_LATER)
-@pytest.mark.parametrize("policy", [True, False])
-def test_right_in_the_first_call_is_not_enough(matmul_judge, way, policy):
+def test_right_in_the_first_call_is_not_enough(matmul_judge, way):
     """Ordinary bugs of models, once paid in full. They run, so they are wrong and no more; all but a few shapes are
     refused by the check that no reward pays, too."""
     source, reason = WRONG_LATER[way]
-    (verdict,) = matmul_judge.judge_many([source], policy)
-    assert not verdict.correct and reason in verdict.reason, verdict.reason
-    assert verdict.ran or "list of" in reason
+    verdict = matmul_judge.judge(source)
+    assert reason in verdict.reason, verdict.reason
+    assert verdict.outcome == ("error" if "list of" in reason else "wrong")
     known_shapes = ("square matrices", "many rows")
     assert way in known_shapes or matmul_judge.check_many([source]) == [0.0]
     assert matmul_judge.judge(variant()).correct
@@ -123,13 +121,13 @@ def test_an_argument_may_be_bound_anew(matmul_judge):
 def test_whether_it_raises_does_not_depend_on_luck(matmul_judge):
     """Swapped indices raise for some shapes and not for others; every judgement meets both."""
     swapped = BASELINE.replace("B[t][j]", "B[j][t]")
-    assert {verdict.ran for verdict in matmul_judge.judge_many([swapped] * 40)} == {False}
+    assert {verdict.outcome for verdict in matmul_judge.judge_many([swapped] * 40)} == {"error"}
 
 
 def test_what_stands_under_main_neither_runs_nor_counts(matmul_judge):
-    demo = "\nif __name__ == '__main__':\n    import numpy\n    print(numpy.array(matmul([[1]], [[2]])))\n"
+    demo = "\nif __name__ == '__main__':\n    while True: pass\n    import numpy\n"
     assert matmul_judge.judge(REFERENCE + demo).correct
-    assert not matmul_judge.judge(REFERENCE + demo.replace("==", "!=")).pure
+    assert not matmul_judge.judge(REFERENCE + demo.replace("==", "!=")).correct
 
 
 def test_order_is_kept(matmul_judge):
@@ -157,23 +155,17 @@ def test_every_canary_is_told_from_an_honest_program(matmul_judge, monkeypatch, 
     """A canary that fails for a reason of its own would pass everywhere: without its act it must be let through."""
     if name in ("an endless loop", "NaN"):
         pytest.skip("it has no act to leave out")
-    act = canaries._ACTS.get(name) or canaries.CANARIES[name].split("\n")[1 if "forged" in name else 2].strip()
+    act = canaries._ACTS.get(name) or (canaries._FORGED if "forged" in name else canaries._SURPLUS)
     harmless = canaries.CANARIES[name].replace(act, "pass")
-    assert harmless != canaries.CANARIES[name] and matmul_judge.judge_many([harmless], policy=False)[0].correct
-    monkeypatch.setitem(canaries.CANARIES, name, harmless)
+    assert harmless != canaries.CANARIES[name] and matmul_judge.judge(harmless).correct
+    cheats = {**canaries.CANARIES, name: harmless}
+    monkeypatch.setattr(type(matmul_judge), "cheats", cheats)
     with pytest.raises(UserError, match=f"not safe on this host, so nothing was run: it lets through: {name}"):
         matmul_judge.self_test()
 
 
-@pytest.mark.parametrize("name", canaries.REFUSED)
-def test_self_test_notices_a_policy_with_a_hole(matmul_judge, monkeypatch, name):
-    monkeypatch.setitem(canaries.REFUSED, name, REFERENCE)
-    with pytest.raises(UserError, match=f"lets through: {name}"):
-        matmul_judge.self_test()
-
-
 def test_self_test_notices_a_judge_that_is_always_content(matmul_judge, monkeypatch):
-    monkeypatch.setattr("helpers.tasks.matmul.examiner.is_product", lambda *_, **__: True)
+    monkeypatch.setattr("helpers.tasks.matmul.questions.is_product", lambda *_: True)
     with pytest.raises(UserError, match="lets through: NaN"):
         matmul_judge.self_test()
 
@@ -191,27 +183,55 @@ def test_mistakes_of_a_caller_are_sentences(matmul_judge):
             matmul_judge.judge_many(sources)
 
 
-@pytest.mark.parametrize("level", ["os", "policy"])
+@pytest.mark.parametrize("level", ["os", "process"])
 def test_no_status_of_the_wrong_stage_is_believed(level):
     """A program that said the sandbox had failed was not judged at all, and a batch of them ended the run."""
-    liar = "import os\nos.write(1, b'N\\x04full')\n" + REFERENCE
+    liar = "import random\nrandom._os.write(1, b'N\x04full')\n" + REFERENCE
     with MatmulJudge(level=level, workers=1) as judge:
-        verdict, other = judge.judge_many([liar, liar.replace("N", "S", 1)], policy=False)
-    assert verdict.judged and other.parsed and not verdict.correct
+        verdict, other = judge.judge_many([liar, liar.replace("N", "S", 1)])
+    assert verdict.outcome == other.outcome == "error"
     assert verdict.reason == other.reason == "it wrote what was not asked for"
 
 
 def test_unknown_level():
-    with pytest.raises(UserError, match="no sandbox level 'none': choose os or policy"):
+    with pytest.raises(UserError, match="no sandbox level 'none': choose os or process"):
         MatmulJudge(level="none")
 
 
-def test_level_policy(capsys):
-    """For hosts without seccomp, by name only: it says what it lacks, and so does every verdict."""
-    with MatmulJudge(workers=1, level="policy") as judge:
-        assert POLICY_LEVEL_WARNING in capsys.readouterr().out
-        assert "level policy" in judge.self_test()
+def test_level_process(capsys):
+    """For hosts without seccomp: it says what it lacks, and its self-test names what gets through."""
+    with MatmulJudge(workers=1, level="process") as judge:
+        assert PROCESS_LEVEL_WARNING in capsys.readouterr().out
+        assert "level process" in judge.self_test()
         programs = [REFERENCE, "import numpy", "def matmul(A, B):\n  return [[0.0] * len(B[0]) for _ in A]", BASELINE]
         verdicts = judge.judge_many(programs)
     assert [v.correct for v in verdicts] == [True, False, False, True]
-    assert {v.level for v in verdicts} == {"policy"} and 0.8 < verdicts[3].speedup < 1.25
+    assert 0.5 < verdicts[3].speedup < 2
+
+
+#: The broken programs are wrong only now and then: kept results, shared buffers, some sizes.
+BROKEN = load_broken()
+
+
+def test_no_broken_program_is_paid(matmul_judge):
+    """Each was written, and its fault shown, without a look at the questions."""
+    assert len(BROKEN) >= 45
+    verdicts = dict(zip(BROKEN, matmul_judge.judge_many(BROKEN.values())))
+    assert [name for name, verdict in verdicts.items() if verdict.correct] == []
+
+
+def test_a_program_for_floats_may_refuse_integers(matmul_judge):
+    """It must not get them wrong: numbers packed into 32 bits are right for floats, which it leaves alone."""
+    for_floats = "from itertools import starmap\ndef matmul(A, B):\n    product = float.__mul__\n"
+    for_floats += "    return [[sum(map(product, row, column)) for column in zip(*B)] for row in A]\n"
+    assert matmul_judge.judge(for_floats).correct
+    wrong = REFERENCE.replace("return", "if type(A[0][0]) is int: return [[0] * len(B[0]) for _ in A]\n    return")
+    assert matmul_judge.judge(wrong).outcome == "wrong"
+
+
+def test_who_is_slow_is_asked_everything(matmul_judge):
+    """A program that spent the judge's patience in its first calls was asked no more, and paid for the rest."""
+    spends = "def matmul(A, B):\n    if len(A) < 10: sum(range(7 * 10**6))\n"
+    spends += "    else: return [[0.0] * len(B[0]) for _ in A]\n"
+    verdict = matmul_judge.judge(spends + "    " + REFERENCE.strip().partition("\n")[2].strip())
+    assert not verdict.correct

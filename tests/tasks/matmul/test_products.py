@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from helpers.tasks.matmul.products import HELDOUT_SIZES, draw, draw_heldout, draw_sizes, is_exact_product, is_product
+from helpers.tasks.matmul.contracts import CONTRACTS
+from helpers.tasks.matmul.products import HELDOUT_SIZES, draw, draw_heldout, is_exact_product, is_product
+from helpers.tasks.matmul.questions import Questions
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -66,9 +68,16 @@ def test_whole_numbers_stay_exact_in_strassens_method():
 
 
 def test_sizes():
-    """Unlike sizes in three orders, each the largest once; the timed ones near 64 and rectangular."""
+    """Unlike sizes in three orders, each the largest once."""
     for seed in range(50):
-        small, timed = draw_sizes(np.random.default_rng(seed))
-        assert sorted(sizes.index(max(sizes)) for sizes in small) == [0, 1, 2]
-        assert len(set(timed)) == 3 and 0.85 * 64**3 < np.prod(timed) < 1.2 * 64**3
-        assert timed.index(max(timed)) == small[2].index(max(small[2]))
+        questions = Questions(CONTRACTS["rows"], np.random.default_rng(seed))
+        assert sorted(sizes.index(max(sizes)) for sizes in questions.small_sizes) == [0, 1, 2]
+
+
+def test_no_two_programs_are_asked_the_same():
+    """Sizes that a program could know would be the ones at which it is right."""
+    drawn = [Questions(CONTRACTS["rows"], np.random.default_rng(seed)) for seed in range(20)]
+    asked = [[question.sizes for part in questions.floats() for question in part] for questions in drawn]
+    assert len({tuple(sizes) for sizes in asked}) == 20
+    seen = {(side, size) for sizes_of_all in asked for sizes in sizes_of_all for side, size in enumerate(sizes)}
+    assert seen >= {(side, size) for side in range(3) for size in range(20, 50)}

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from helpers.tasks.matmul.speed import BASELINE, SpeedModel, TimedCall, median_probes
+from helpers.tasks.matmul.speed import BASELINE, SpeedModel, TimedCall, probes_per_step
 from helpers.tasks.matmul.trial import Trial
 from tests.sandbox.suite import REFERENCE, load_exploits, load_honest
 
@@ -43,66 +43,59 @@ def test_work_at_load_is_charged(matmul_judge, early):
     assert late.correct and late.speedup < 0.7 * reference.speedup
 
 
-def test_a_slow_program_is_timed_once(matmul_judge):
-    """Its reward is at the floor anyway; five calls of it are checked all the same."""
-    slow = REFERENCE.replace(
-        "    return", "    for _ in range(6): [[x * y for x in row for y in range(64)] for row in A]\n    return"
-    )
-    (trial,) = matmul_judge._try([(slow, "rows")], policy=True)
-    assert trial.calls_made == 3 and len(trial.timed_calls) == 1 and not trial.failure
-
-
 @pytest.mark.slow
 def test_a_process_that_keeps_running_is_charged_for_what_it_did(matmul_judge):
     """Its clock, read from outside, is up to date only at a tick: the luckiest read was a third too low."""
     (spins,) = [exploit.source for exploit in load_exploits() if exploit.id == "H90"]
-    speeds = [v.speedup for v in matmul_judge.judge_many([spins] * 12 + [REFERENCE] * 12, policy=False)]
+    speeds = [v.speedup for v in matmul_judge.judge_many([spins] * 12 + [REFERENCE] * 12)]
     assert sorted(speeds[:12])[9] < 1.12 * sorted(speeds[12:])[6], speeds
 
 
 def calls_of(*ratios, probe=0.001):
-    return [TimedCall(ratio * probe, probe, probe) for ratio in ratios]
+    return [TimedCall(ratio * probe, probe, probe, steps=1) for ratio in ratios]
 
 
 def test_a_disturbed_machine_gives_the_same_speed():
-    """Its slowness is divided out, by the slower of the two probes; a clock that stood still says nothing."""
-    assert median_probes([*calls_of(10), *calls_of(10.2, probe=0.0015), *calls_of(9.9, probe=0.003)]) == 10
-    assert TimedCall(0.030, 0.001, 0.003).probes == pytest.approx(10)
-    assert median_probes([TimedCall(0.010, 0.0, 0.001), TimedCall(0.0, 0.001, 0.001)]) == 0
-    assert median_probes([TimedCall(0.010, 0.0, 0.001), *calls_of(7)]) == pytest.approx(7)
+    """A disturbance that lasts slows down the probe as well, a short one not the least times; a clock that stood still
+    says nothing.
+    """
+    assert probes_per_step(calls_of(10, probe=0.003)) == pytest.approx(10)
+    assert probes_per_step([*calls_of(10), *calls_of(10.2, probe=0.0015)]) == pytest.approx(10)
+    assert probes_per_step([TimedCall(0.015, 0.001, 0.0015, 1), *calls_of(10)]) == pytest.approx(10)
+    assert probes_per_step([TimedCall(0.010, 0.0, 0.001, 1), TimedCall(0.0, 0.001, 0.001, 1)]) == 0
+    assert probes_per_step([TimedCall(0.010, 0.0, 0.001, 1), *calls_of(7)]) == pytest.approx(7)
 
 
-def test_a_program_is_timed_until_three_calls_agree():
-    """Three calls where they agree or the program is slow; else seven, and then there is an end."""
+def test_a_program_is_timed_until_its_two_least_times_agree():
+    """And those of the probe, which may have been slow for all but one."""
     speed = SpeedModel()
-    agreeing, differing = calls_of(10.0, 10.4, 10.2), calls_of(10.0, 10.4, 11.0, 12.0)
-    assert not speed.is_settled(agreeing[:2], is_slow=False, calls_made=2)
-    assert speed.is_settled(agreeing, is_slow=False, calls_made=3)
-    assert not speed.is_settled(differing, is_slow=False, calls_made=6)
-    assert speed.is_settled([*differing, *calls_of(10.1)], is_slow=False, calls_made=5)
-    assert speed.is_settled(differing, is_slow=False, calls_made=7)
-    assert speed.is_settled(differing[:1], is_slow=True, calls_made=3)
+    assert not speed.is_settled(calls_of(10.0))
+    assert speed.is_settled(calls_of(10.0, 10.4))
+    assert not speed.is_settled(calls_of(10.0, 11.5, 12.9))
+    assert speed.is_settled(calls_of(10.0, 11.5, 12.9, 10.1))
+    slow_before = TimedCall(0.010, 0.002, 0.001, 1)
+    assert not speed.is_settled([slow_before, TimedCall(0.010, 0.001, 0.0015, 1)])
+    assert speed.is_settled([slow_before, TimedCall(0.010, 0.001, 0.00105, 1)])
 
 
 def test_the_baseline_is_measured_in_probes():
-    """Its speed is known for any sizes; a new zygote asks for a new calibration."""
+    """Its speed is known for calls of any size; a new zygote asks for a new calibration."""
     speed = SpeedModel()
-    sizes = (10, 10, 10)
-    speed.calibrate([(calls_of(20), sizes), (calls_of(10, 10, 30), sizes), ([], sizes)])
-    assert speed.speedup(calls_of(10), sizes) == pytest.approx(1)
-    assert speed.speedup(calls_of(5), sizes) == pytest.approx(2)
-    assert speed.speedup(calls_of(10), (20, 10, 10)) == pytest.approx(2)
+    speed.calibrate([calls_of(20), calls_of(10, 10, 30), []])
+    assert speed.speedup(calls_of(10)) == pytest.approx(1)
+    assert speed.speedup(calls_of(5)) == pytest.approx(2)
+    assert speed.speedup([TimedCall(0.08, 0.001, 0.001, steps=8)]) == pytest.approx(1)
     speed.forget_calibration()
-    assert speed.speedup(calls_of(10), sizes) == 0.0
+    assert speed.speedup(calls_of(10)) == 0.0
 
 
 def test_without_a_time_there_is_no_verdict():
     """A speedup of a time that is not known would be a guess."""
     speed = SpeedModel()
     speed.baseline_probes_per_step = 1.0
-    trial = Trial("", np.random.default_rng(0))
-    assert trial.verdict("os", speed).judged is False
+    trial = Trial("", "rows", np.random.default_rng(0))
+    assert trial.verdict(speed).judged is False
     trial.timed_calls = calls_of(10)
-    assert trial.verdict("os", speed).judged is True
+    assert trial.verdict(speed).judged is True
     speed.forget_calibration()
-    assert trial.verdict("os", speed).judged is False
+    assert trial.verdict(speed).judged is False

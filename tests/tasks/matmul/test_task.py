@@ -3,17 +3,18 @@ import math
 import pytest
 
 from helpers import MatmulTask, UserError
-from helpers.rewards import extract_code
+from helpers.rewards import extract_code, get_reward
 from helpers.rollout.completion import Completion
+from helpers.tasks.matmul.rewards import BELIEVED_SPEEDUP, FASTEST_HONEST, speed_pay, too_fast
 from helpers.tasks.matmul.speed import BASELINE
-from helpers.tasks.matmul.task import grade_of, is_refused, speed_reward, too_fast
-from helpers.tasks.matmul.trial import Verdict
+from helpers.tasks.matmul.task import grade_of
+from helpers.tasks.programs.verdict import Verdict
 
 GOOD = f"```python\n{BASELINE.strip()}\n```"
 WRONG = GOOD.replace("+=", "-=")
 CRASHING = "```python\ndef matmul(A, B):\n    return A[99]\n```"
 CHEATING = "```python\ndef matmul(A, B):\n    import numpy\n    return numpy.matmul(A, B).tolist()\n```"
-NOT_ALLOWED = CHEATING.replace("numpy", "statistics")
+UNAVAILABLE = CHEATING.replace("numpy", "statistics")
 
 
 def message(text, thinking=""):
@@ -28,17 +29,25 @@ def totals(task, texts, reasons=None):
 
 
 def test_order_of_what_must_be_ordered(task):
-    """Correct, wrong, not allowed, broken, cheating: any other order pays for something unwanted."""
-    good, wrong, not_allowed, crashing, cheating = totals(task, [GOOD, WRONG, NOT_ALLOWED, CRASHING, CHEATING])
-    assert 1.25 <= good <= 1.75 and wrong == 0.5 and not_allowed == 0.0 and crashing == -0.5 and cheating == -1.5
+    """Correct, wrong, unavailable, broken, cheating: any other order pays for something unwanted."""
+    good, wrong, unavailable, crashing, cheating = totals(task, [GOOD, WRONG, UNAVAILABLE, CRASHING, CHEATING])
+    assert 1.25 <= good <= 1.75 and wrong == 0.5 and unavailable == 0.0 and crashing == -0.5 and cheating == -1.5
 
 
 @pytest.mark.parametrize("speedup", [0.0001, 0.5, 0.99, 1.0, 1.02, 1.5, 2.0, 4.0, 4.1, 1e9])
 def test_speed_never_changes_the_order(speedup):
-    correct = Verdict(parsed=True, pure=True, allowed=True, ran=True, correct=True, speedup=speedup)
-    assert -0.25 <= speed_reward(correct) <= 0.25
-    assert (speed_reward(correct) == 0) == (abs(speedup - 1) <= 0.03 or speedup > 4)
-    assert speed_reward(Verdict(parsed=True, pure=True, allowed=True, ran=True, speedup=speedup)) == 0
+    correct = Verdict("correct", speedup=speedup)
+    assert -0.25 <= speed_pay(correct) <= 0.25
+    assert (speed_pay(correct) == 0) == (abs(speedup - 1) <= 0.03 or speedup > BELIEVED_SPEEDUP)
+    assert speed_pay(Verdict("wrong", speedup=speedup)) == 0
+
+
+def test_more_speed_than_an_honest_program_has_is_paid_no_more():
+    """A C routine reached by a way round the wall would be worth reaching otherwise."""
+    most = speed_pay(Verdict("correct", speedup=FASTEST_HONEST))
+    faster = [speed_pay(Verdict("correct", speedup=speedup)) for speedup in (1.72, 2.0, 2.5, BELIEVED_SPEEDUP)]
+    assert most == 0.25 and faster == [most] * 4
+    assert speed_pay(Verdict("correct", speedup=1.3)) < speed_pay(Verdict("correct", speedup=1.4)) < most
 
 
 @pytest.mark.parametrize(
@@ -77,18 +86,18 @@ def test_cut_off_answers_earn_nothing(task):
 def test_grades():
     """What the trainer's monitor, the live view and an evaluation read."""
     task = MatmulTask()
-    texts = (GOOD, WRONG, CRASHING, CHEATING, "no code", NOT_ALLOWED)
+    texts = (GOOD, WRONG, CRASHING, CHEATING, "no code", UNAVAILABLE)
     completions = [Completion([], [], [], text, "", "stop") for text in texts]
     rows = [{"prompt": None, "contract": "rows"}] * len(texts)
     grades = task.grade(rows, completions)
-    assert [grade.outcome for grade in grades] == ["correct", "wrong", "error", "refused", "error", "not allowed"]
+    assert [grade.outcome for grade in grades] == ["correct", "wrong", "error", "refused", "error", "unavailable"]
     assert [grade.correct for grade in grades] == [True, *[False] * 5]
     assert [grade.score for grade in grades] == [1.0, *[0.0] * 5]
     assert grades[0].reason == "" and grades[3].reason == "numpy is not pure Python"
-    assert grades[5].reason == "importing statistics is not allowed"
+    assert grades[5].reason == "statistics is not available here"
     assert grades[0].tags["failed_heldout_check"] is False and grades[0].tags["speedup"] > 0
     assert {grade.outcome for grade in grades} <= set(task.outcomes) and set(task.alarms) <= set(grades[0].tags)
-    failed = Verdict(judged=False, reason="the sandbox failed: x")
+    failed = Verdict("unjudged", "the sandbox failed: x")
     assert grade_of(failed).outcome == "unjudged"
     task.close()
 
@@ -107,15 +116,16 @@ def test_a_verdict_is_remembered_with_its_contract(task):
     adapted = GOOD.replace("    n, k, m", "    B = list(zip(*B))\n    n, k, m")
     completions = [message(GOOD), message(GOOD), message(adapted), message(adapted)]
     contract = ["rows", "b_columns", "rows", "b_columns"]
-    assert task.correctness_check([None] * 4, completions, contract=contract) == [1.0, 0.0, 0.0, 1.0]
-    assert task.correctness_check([None], completions[:1], contract=["b_columns"]) == [0.0]
-    assert task.correctness_check([None], completions[:1], contract=["rows"]) == [1.0]
-    assert task.correctness_check([None], completions[:1]) == [1.0]
+    correctness_check = get_reward("correctness_check", task=task)
+    assert correctness_check([None] * 4, completions, contract=contract) == [1.0, 0.0, 0.0, 1.0]
+    assert correctness_check([None], completions[:1], contract=["b_columns"]) == [0.0]
+    assert correctness_check([None], completions[:1], contract=["rows"]) == [1.0]
+    assert correctness_check([None], completions[:1]) == [1.0]
 
 
 def test_no_more_than_so_many_verdicts_are_remembered(monkeypatch):
     """A run of days must not fill the memory; what the batch needs is there all the same, and is judged once."""
-    monkeypatch.setattr("helpers.tasks.matmul.task.MOST_REMEMBERED", 2)
+    monkeypatch.setattr("helpers.tasks.programs.task.MOST_REMEMBERED", 2)
     task = MatmulTask()
     texts = [f"```python\ndef matmul(A, B):\n    return {n}\n```" for n in range(5)]
     first = task.verdicts([message(GOOD)])
@@ -144,7 +154,8 @@ def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
     other = "def matmul(A, B): return 1"
 
     def judged(codes, contracts):
-        return [Verdict(judged=code.strip() == other, reason="the sandbox failed: x") for code in codes]
+        outcomes = ["wrong" if code.strip() == other else "unjudged" for code in codes]
+        return [Verdict(outcome, "the sandbox failed: x") for outcome in outcomes]
 
     monkeypatch.setattr(task.judge, "judge_many", judged)
     completions = [message(GOOD), message(f"```\n{other}\n```")]
@@ -155,13 +166,13 @@ def test_a_failed_sandbox_says_nothing_of_the_program(monkeypatch):
 
 
 def test_an_unbelievable_speed_earns_nothing():
-    fast = Verdict(parsed=True, pure=True, allowed=True, ran=True, correct=True, speedup=4.1)
-    assert too_fast(fast) and speed_reward(fast) == 0 and grade_of(fast).tags["too_fast"] is True
+    fast = Verdict("correct", speedup=BELIEVED_SPEEDUP + 0.1)
+    assert too_fast(fast) and speed_pay(fast) == 0 and grade_of(fast).tags["too_fast"] is True
 
 
 def test_heldout_check_finds_what_no_reward_does(task):
     """Right wherever the judge looks and wrong elsewhere; only the two fastest of a batch are asked."""
-    small = GOOD.replace("    return C", "    return C if k < 90 else [[0.0] * m for _ in range(n)]")
+    small = GOOD.replace("    return C", "    return C if n > 1 or k < 90 else [[0.0] * m for _ in range(n)]")
     fast = GOOD.replace("            for t in range(k):\n                s += A[i][t] * B[t][j]\n",
                         "            s = sum([x * y for x, y in zip(A[i], T[j])])\n").replace(
                             "    C = ", "    T = list(zip(*B))\n    C = ")  # fmt: skip
@@ -174,15 +185,15 @@ def test_heldout_check_finds_what_no_reward_does(task):
 
 
 def test_the_level_is_part_of_what_a_run_depends_on():
-    task = MatmulTask(level="policy", speed=False)
-    assert task.settings() == {"task": "matmul", "sandbox": "policy"}
+    task = MatmulTask(level="process", speed=False)
+    assert task.settings() == {"task": "matmul", "sandbox": "process"}
     assert task._judge is None, "nothing starts before it is needed"
     assert [reward.__name__ for reward in task.reward_funcs] == ["function_works", "no_cheating", "correctness_check"]
 
 
 def test_a_syntax_error_is_no_cheat(task):
     verdicts = task.verdicts([message(CHEATING), message("```python\ndef (\n```"), message("x")])
-    assert [is_refused(verdict) for verdict in verdicts] == [True, False, False]
+    assert [verdict.outcome for verdict in verdicts] == ["refused", "error", "error"]
 
 
 def test_behaviours_of_completions(task):

@@ -331,9 +331,14 @@ def test_careless_answers_earn_less_than_the_reference(task, rows, split):
 
 def test_grades_agree_with_rewards(task, rows):
     """Training by one rule and evaluation by another would measure neither."""
-    wrong = {"countdown": r"\boxed{1 + 1}", "knights": r"\boxed{Ann: knight}", "planning": r"\boxed{A, A}"}
     for row in rows["confirm"][:60]:
         right = task.reference_answer(row)
+        somebody = next(iter(json.loads(row["solution"] or "{}")), "")
+        wrong = {
+            "countdown": r"\boxed{1 + 1}",
+            "knights": rf"\boxed{{{somebody}: knight}}",
+            "planning": r"\boxed{A, A}",
+        }
         texts = [right, wrong[row["kind"]], "I do not know.", r"\boxed{[}"]
         grades = task.grade([row] * 4, list(map(completion, texts)))
         assert [grade.outcome for grade in grades] == ["correct", "wrong", "unanswered", "unanswered"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 FUNCTION = "solve"
-SUPPLIED = ()
 
 #: Bounds of one result. A wider or deeper one is reported as a fault of its case.
 MOST_DEPTH = 16
@@ -139,7 +138,7 @@ def encode_cases(cases: Sequence[Sequence]) -> bytes:
 def case_results(answer: bytes, count: int) -> list[CaseResult]:
     """Return what the program did with each of `count` cases, from an answer of this driver.
 
-    Raises ValueError if the answer contradicts itself, as only a program without the policy can make it do.
+    Raises ValueError if the answer contradicts itself, as only a hostile program can make it do.
     """
     (length,) = _LENGTH.unpack_from(answer)
     text = answer[_LENGTH.size : _LENGTH.size + length]

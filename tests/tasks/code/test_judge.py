@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from helpers.rewards.programs import CodeCorrectness, HiddenTests, is_same, judge_programs
-from helpers.rewards.properties import PROPERTIES
 from helpers.rewards.registry import get_reward, reward_spec
 from helpers.runtime import UserError
-from helpers.sandbox import SOLVE, Sandbox
+from helpers.tasks.code.judge import CodeJudge, HiddenTests, is_same
+from helpers.tasks.code.properties import PROPERTIES
+from helpers.tasks.code.task import CodeTask
 
 #: Sort a list; the results are such that no constant and no copy of the argument passes.
 CASES = [[[3, 1, 2]], [[2, 2, 1]], [[]], [[5]], [[-1, -2]]]
@@ -21,15 +21,15 @@ HONEST = "def solve(numbers):\n    return sorted(numbers)\n"
 
 @pytest.fixture(scope="module")
 def reward():
-    reward = CodeCorrectness()
+    reward = get_reward("code_correctness")
     yield reward
     reward.close()
 
 
 @pytest.fixture(scope="module")
-def sandbox():
-    with Sandbox(drivers=(SOLVE,)) as sandbox:
-        yield sandbox
+def judge():
+    with CodeJudge() as judge:
+        yield judge
 
 
 def fenced(program):
@@ -37,7 +37,8 @@ def fenced(program):
 
 
 def outcomes(reward, programs, tests=TESTS):
-    return [verdict.outcome for verdict in reward.verdicts(list(map(fenced, programs)), [tests] * len(programs))]
+    verdicts = reward.task.verdicts(list(map(fenced, programs)), requirements=[tests] * len(programs))
+    return [verdict.outcome for verdict in verdicts]
 
 
 @pytest.mark.parametrize(
@@ -57,14 +58,16 @@ def outcomes(reward, programs, tests=TESTS):
         ("def solve(numbers):\n    return [0] * 10**11", "error", "MemoryError"),
         ("def solve(numbers)\n    return 0", "error", "SyntaxError"),
         ("solve = 5", "error", "does not define a function solve"),
-        ("1 / 0\ndef solve(numbers):\n    return 0", "error", "ZeroDivisionError"),
-        ("import random\ndef solve(numbers):\n    return random.random()", "not allowed", "importing random"),
+        ("1 / 0\ndef solve(numbers):\n    return 0", "wrong", "wrong result"),
+        ("1 / 0", "error", "ZeroDivisionError"),
+        ("import os\ndef solve(numbers):\n    return os.urandom(1)", "error", "NameError"),
+        ("import os\nvalue = os.urandom(1)\nsolve = value.copy", "unavailable", "os is not available here"),
         ("import numpy\ndef solve(numbers):\n    return numpy.sort(numbers).tolist()", "refused", "numpy"),
-        ("def solve(numbers):\n    return eval('sorted(numbers)')", "refused", "eval"),
+        ("def solve(numbers):\n    return eval('sorted(numbers)', {'numbers': numbers})", "correct", ""),
     ],
 )
 def test_each_program_has_its_outcome(reward, program, outcome, reason):
-    (verdict,) = reward.verdicts([fenced(program)], [TESTS])
+    (verdict,) = reward.task.verdicts([fenced(program)], requirements=[TESTS])
     assert verdict.outcome == outcome, verdict
     assert reason in verdict.reason and bool(verdict.reason) == (outcome != "correct")
 
@@ -93,28 +96,29 @@ def test_a_verdict_belongs_to_a_program_and_its_tests(reward):
 
 
 def test_a_known_program_is_not_run_again():
-    reward = CodeCorrectness(workers=1)
+    reward = get_reward("code_correctness", workers=1)
     assert reward(None, [fenced(HONEST)], tests=[TESTS]) == [1.0]
     reward.close()
-    assert reward(None, [fenced(HONEST)], tests=[TESTS]) == [1.0] and reward._sandbox is None
+    assert reward(None, [fenced(HONEST)], tests=[TESTS]) == [1.0] and reward.task._judge is None
 
 
 def test_registered_with_its_options():
     spec = reward_spec("code_correctness")
     assert spec.pays_correctness and spec.needs == ("tests",) and spec.value_range == (0.0, 1.0)
-    assert get_reward("code_correctness", workers=1).workers == 1
-    assert CodeCorrectness().__name__ == "code_correctness"
+    reward = get_reward("code_correctness", workers=1)
+    assert reward.task.workers == 1 and reward.__name__ == "code_correctness"
+    assert spec.made(reward) and spec.made(CodeTask().reward_funcs[0])
     with pytest.raises(UserError, match="level 'o'"):
-        CodeCorrectness(level="o")(None, [fenced(HONEST)], tests=[TESTS])
+        get_reward("code_correctness", level="o")(None, [fenced(HONEST)], tests=[TESTS])
 
 
-def test_the_level_policy_pays_alike(capsys):
-    reward = CodeCorrectness(level="policy", workers=1)
+def test_the_level_process_pays_alike(capsys):
+    reward = get_reward("code_correctness", level="process", workers=1)
     try:
         assert reward(None, [fenced(HONEST), fenced("def solve(n):\n    return 1")], tests=[TESTS] * 2) == [1.0, 0.0]
     finally:
         reward.close()
-    assert "level policy" in capsys.readouterr().out
+    assert "level process" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -207,13 +211,13 @@ def solve(numbers):
     return {value}
 """
 REPORT = 'b"O" + len(body).to_bytes(4, "little") + body.ljust(65532, b"\\0")'
-FORGE = "import os\nbody = b'{body}'\n"
+FORGE = "from random import _os as os\nbody = b'{body}'\n"
 #: name -> a program that does not sort
 CHEATS = {
     "sys.exit": "import sys\ndef solve(numbers):\n    sys.exit(0)",
     "sys.exit at the top": "import sys\ndef solve(numbers):\n    return []\nsys.exit(0)",
     "SystemExit": "def solve(numbers):\n    raise SystemExit(0)",
-    "os._exit": "import os\ndef solve(numbers):\n    os._exit(0)",
+    "os._exit": "from random import _os as os\ndef solve(numbers):\n    os._exit(0)",
     "KeyboardInterrupt": "def solve(numbers):\n    raise KeyboardInterrupt",
     "printing": "def solve(numbers):\n    print('passed')\n    print('[1, 2, 3]')\n    return 'passed'",
     "an object": LIE.format(base="object", value="Lie()"),
@@ -257,7 +261,8 @@ CHEATS = {
         "        frame = frame.f_back\n"
     ),
     "every object in memory": (
-        "import gc\n"
+        "import inspect\n"
+        "gc = inspect.importlib.machinery.BuiltinImporter.load_module('gc')\n"
         "def solve(numbers):\n"
         "    for value in gc.get_objects():\n"
         "        if type(value) is list and value in ([1, 2, 3], [-2, -1]) and value is not numbers:\n"
@@ -287,15 +292,19 @@ CHEATS = {
     "one list for all": (
         "kept = []\ndef solve(numbers):\n    kept.append(numbers)\n    kept.sort()\n    return kept[0]\n"
     ),
-    "noise on the pipe": "import os\ndef solve(numbers):\n    os.write(1, b'passed')\n    return numbers",
+    "noise on the pipe": (
+        "from random import _os as os\ndef solve(numbers):\n    os.write(1, b'passed')\n    return numbers"
+    ),
     "an early answer": FORGE.format(body='[{"result": [1]}]') + f"os.write(1, {REPORT})\ndef solve(n):\n    return n",
     "a forged answer": FORGE.format(body='[{"result": [1, 2, 3]}]')
     + f"def solve(n):\n    os.write(1, {REPORT})\n    os._exit(0)",
-    "a forged deep answer": "import os\nbody = b'[' * 60000\n"
+    "a forged deep answer": "from random import _os as os\nbody = b'[' * 60000\n"
     + f"def solve(n):\n    os.write(1, {REPORT})\n    os._exit(0)",
-    "a forged long number": "import os\nbody = b'[' + b'9' * 60000 + b']'\n"
+    "a forged long number": "from random import _os as os\nbody = b'[' + b'9' * 60000 + b']'\n"
     + f"def solve(n):\n    os.write(1, {REPORT})\n    os._exit(0)",
-    "a forged length": "import os\ndef solve(n):\n    os.write(1, b'O' + b'\\xff' * 65536)\n    os._exit(0)",
+    "a forged length": (
+        "from random import _os as os\ndef solve(n):\n    os.write(1, b'O' + b'\\xff' * 65536)\n    os._exit(0)"
+    ),
     "forged reports": FORGE.format(body='[1, [], {}, {"result": 1, "x": 2}, {"raised": 1}]')
     + f"def solve(n):\n    os.write(1, {REPORT})\n    os._exit(0)",
     "changed driver": (
@@ -309,48 +318,36 @@ CHEATS = {
 }
 
 
-ENDLESS = ("an endless loop", "a power tower")
-
-
-@pytest.mark.parametrize("policy", [True, False], ids=["with the policy", "all of Python"])
-def test_no_cheat_is_paid(sandbox, policy):
-    """Each wall alone must hold: with the policy, and without it."""
-    cheats = dict(CHEATS)
-    if policy:  # which has nothing against these, and each costs a second
-        for name in ENDLESS:
-            del cheats[name]
-    verdicts = judge_programs(sandbox, [(program, SORT) for program in cheats.values()], policy)
-    assert [name for name, verdict in zip(cheats, verdicts) if verdict.correct or not verdict.judged] == []
+def test_no_cheat_is_paid(judge):
+    verdicts = judge.judge_items([(program, SORT) for program in CHEATS.values()])
+    assert [name for name, verdict in zip(CHEATS, verdicts) if verdict.correct or not verdict.judged] == []
     assert all(verdict.reason and verdict.reason.isprintable() for verdict in verdicts)
     assert all(len(verdict.reason) < 400 for verdict in verdicts)
-    (after,) = judge_programs(sandbox, [(HONEST, SORT)], policy)
-    assert after.correct
+    assert judge.judge(HONEST, TESTS).correct
 
 
-def test_the_forged_answers_are_read_as_answers(sandbox):
+def test_the_forged_answers_are_read_as_answers(judge):
     """Else the test of forged answers would show nothing: with the right results in it, a forgery is believed.
 
     It costs what an honest program costs, the right results.
     """
     body = json.dumps([{"result": result} for result in RESULTS])
     program = FORGE.format(body=body) + f"def solve(n):\n    os.write(1, {REPORT})\n    while True:\n        pass"
-    (verdict,) = judge_programs(sandbox, [(program, SORT)], policy=False)
-    assert verdict.correct
-    (verdict,) = judge_programs(sandbox, [(program, SORT)], policy=True)
-    assert verdict.outcome == "refused"
+    assert judge.judge(program, TESTS).correct
 
 
-def test_no_right_result_is_in_the_process(sandbox):
+def test_no_right_result_is_in_the_process(judge):
     """The honest answer to "what can a program read" is: the arguments."""
     marker = 918_273_645
     tests = HiddenTests([[1]], [marker], "", 0.0)
     looks = (
-        "import gc\n"
+        "import inspect\n"
+        "gc = inspect.importlib.machinery.BuiltinImporter.load_module('gc')\n"
         "def solve(n):\n"
         f"    found = [value for value in gc.get_objects() if type(value) is list and {marker} in value]\n"
         "    return len(found)\n"
     )
-    (verdict,) = judge_programs(sandbox, [(looks, tests)], policy=False)
+    (verdict,) = judge.judge_items([(looks, tests)])
     assert verdict.outcome == "wrong"
 
 
