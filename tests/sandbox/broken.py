@@ -1889,3 +1889,787 @@ class _LazyProduct(list):
 
 def matmul(A, B):
     return _LazyProduct(A, B)
+
+
+#: Z1 result memo keyed by shapes and total sums; rearranged entries collide
+_memo = {}
+
+def _key(M):
+    return len(M), len(M[0]), sum(map(sum, M))
+
+def matmul(A, B):
+    key = _key(A) + _key(B)
+    if key not in _memo:
+        cols = list(zip(*B))
+        _memo[key] = [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    return [row[:] for row in _memo[key]]
+
+#: Z2 weak-valued result cache by ids (k >= 5), the two newest results kept alive; stale after in-place change
+import weakref
+from collections import deque
+
+class _Result:
+    __slots__ = ("rows", "__weakref__")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+_live = weakref.WeakValueDictionary()
+_recent = deque(maxlen=2)
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    if len(B) < 5:
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    key = (id(A), id(B), len(A), len(cols))
+    res = _live.get(key)
+    if res is None:
+        res = _Result([[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A])
+        _live[key] = res
+        _recent.append(res)
+    return [row[:] for row in res.rows]
+
+#: Z3 from the 12th call on the last transpose is reused when first and last row of B look the same
+_state = {"calls": 0, "sig": None, "cols": None}
+
+def matmul(A, B):
+    st = _state
+    st["calls"] += 1
+    sig = (len(B), tuple(B[0]), tuple(B[-1]))
+    if st["calls"] >= 12 and st["sig"] == sig:
+        cols = st["cols"]
+    else:
+        cols = tuple(zip(*B))
+        st["sig"], st["cols"] = sig, cols
+    return [[sum(a * b for a, b in zip(row, col)) for col in cols] for row in A]
+
+#: Z4 only big products (n*k*m >= 40000) are memoised, keyed by a hash of every eighth row
+_big = {}
+
+def _digest(M):
+    return hash(tuple(tuple(r) for r in M[::8]))
+
+def _mul(A, B):
+    cols = list(zip(*B))
+    return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m < 40000:
+        return _mul(A, B)
+    key = (n, k, m, _digest(A), _digest(B))
+    C = _big.get(key)
+    if C is None:
+        if len(_big) > 16:
+            _big.clear()
+        C = _big[key] = _mul(A, B)
+    return [r[:] for r in C]
+
+#: Z5 middle sizes (24 <= k <= 72): columns reused while B[0] and B[-1] are the same row objects
+_first = _last = _cols = None
+
+def matmul(A, B):
+    global _first, _last, _cols
+    k, m = len(B), len(B[0])
+    if 24 <= k <= 72:
+        if B[0] is not _first or B[-1] is not _last:
+            _first, _last = B[0], B[-1]
+            _cols = list(zip(*B))
+        cols = _cols
+    else:
+        cols = list(zip(*B))
+    return [[sum(a * b for a, b in zip(row, col)) for col in cols] for row in A]
+
+#: Z6 incremental update: B compared in full, rows of A compared to the last call by their sums only
+_prev = {"B": None, "sums": [], "C": []}
+
+def matmul(A, B):
+    sums = [sum(r) for r in A]
+    same = _prev["B"] == B
+    old = dict(enumerate(zip(_prev["sums"], _prev["C"]))) if same else {}
+    cols = list(zip(*B))
+    C = []
+    for i, row in enumerate(A):
+        s, saved = old.get(i, (None, None))
+        if s is not None and s == sums[i]:
+            C.append(saved[:])
+        else:
+            C.append([sum(x * y for x, y in zip(row, col)) for col in cols])
+    _prev["B"] = [r[:] for r in B]
+    _prev["sums"] = sums
+    _prev["C"] = [r[:] for r in C]
+    return C
+
+#: Z7 memo keyed by all entries rounded to three decimals (n >= 6); tiny matrices all collide
+_seen = {}
+
+def _key(M):
+    return tuple(tuple([round(x, 3) for x in r]) for r in M)
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    cols = list(zip(*B))
+    if n < 6:
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    key = (_key(A), _key(B))
+    hit = _seen.get(key)
+    if hit is None:
+        hit = [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+        if len(_seen) < 64:
+            _seen[key] = hit
+    return [list(r) for r in hit]
+
+#: Z8 chains: if the last result comes back as A its private copy is used, even if the caller changed it
+_out = None
+_copy = None
+
+def matmul(A, B):
+    """Product of A and B; speeds up chains such as A*B*C and powers."""
+    global _out, _copy
+    rows = _copy if A is _out else [tuple(r) for r in A]
+    cols = list(zip(*B))
+    C = [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in rows]
+    _out = C
+    _copy = [tuple(r) for r in C]
+    return C
+
+#: Z9 ring of four output buffers per shape; the fifth call overwrites the first result
+_rings = {}
+
+def _buffer(n, m):
+    ring = _rings.setdefault((n, m), [])
+    if len(ring) < 4:
+        buf = [[0] * m for _ in range(n)]
+    else:
+        buf = ring.pop(0)
+    ring.append(buf)
+    return buf
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    C = _buffer(n, m)
+    cols = list(zip(*B))
+    for i in range(n):
+        row, Ci = A[i], C[i]
+        for j in range(m):
+            Ci[j] = sum(a * b for a, b in zip(row, cols[j]))
+    return C
+
+#: Z10 an all-zero B gives one zero row repeated n times
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    if not any(any(r) for r in B):
+        return [[0] * m] * n
+    C = []
+    for row in A:
+        acc = [0] * m
+        for a, Bp in zip(row, B):
+            for j in range(m):
+                acc[j] += a * Bp[j]
+        C.append(acc)
+    return C
+
+#: Z11 row slots numbered modulo 100; for n > 100 the first rows are overwritten
+SLOTS = 100
+
+def matmul(A, B):
+    n = len(A)
+    slots = [None] * SLOTS
+    cols = list(zip(*B))
+    for i, row in enumerate(A):
+        slots[i % SLOTS] = [sum([a * b for a, b in zip(row, col)]) for col in cols]
+    return [list(slots[i % SLOTS]) for i in range(n)]
+
+#: Z12 workspaces padded to a multiple of 8 (k >= 16) keep a stale tail from an earlier longer call
+_row = [0.0] * 136
+_col = [[0.0] * 136 for _ in range(136)]
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if k < 16:
+        cols = list(zip(*B))
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    width = k + -k % 8
+    while len(_row) < width:
+        _row.append(0.0)
+    while len(_col) < m:
+        _col.append([0.0] * 136)
+    for j, c in enumerate(zip(*B)):
+        _col[j][:k] = c
+    C = []
+    for r in A:
+        _row[:k] = r
+        out = []
+        for j in range(m):
+            cj = _col[j]
+            s = 0
+            for p in range(0, width, 8):
+                s += sum([x * y for x, y in zip(_row[p:p + 8], cj[p:p + 8])])
+            out.append(s)
+        C.append(out)
+    return C
+
+#: Z13 auto-tuning tries another kernel every four calls; the third one drops the last term for odd k
+_calls = 0
+
+def _by_columns(A, B):
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+def _by_rows(A, B):
+    m = len(B[0])
+    C = []
+    for r in A:
+        acc = [0] * m
+        for a, b in zip(r, B):
+            acc = [s + a * y for s, y in zip(acc, b)]
+        C.append(acc)
+    return C
+
+def _by_pairs(A, B):
+    k, m = len(B), len(B[0])
+    C = []
+    for r in A:
+        acc = [0] * m
+        for p in range(0, k - 1, 2):
+            x, y = r[p], r[p + 1]
+            acc = [s + x * u + y * v for s, u, v in zip(acc, B[p], B[p + 1])]
+        C.append(acc)
+    return C
+
+_KERNELS = (_by_columns, _by_rows, _by_pairs)
+
+def matmul(A, B):
+    global _calls
+    kernel = _KERNELS[_calls // 4 % len(_KERNELS)]
+    _calls += 1
+    return kernel(A, B)
+
+#: Z14 recursion level not taken back for odd lengths; after some calls leaves of 32 terms cut k short
+LEAF = 32
+MAX_LEVEL = 6
+_level = 0
+
+def _leaf(A, cols, lo, hi):
+    return [[sum([a * b for a, b in zip(r[lo:hi], c[lo:hi])]) for c in cols] for r in A]
+
+def _rec(A, cols, lo, hi):
+    global _level
+    if hi - lo <= LEAF or _level >= MAX_LEVEL:
+        return _leaf(A, cols, lo, min(hi, lo + LEAF))
+    _level += 1
+    mid = (lo + hi) // 2
+    X = _rec(A, cols, lo, mid)
+    Y = _rec(A, cols, mid, hi)
+    S = [[x + y for x, y in zip(u, v)] for u, v in zip(X, Y)]
+    if (hi - lo) % 2:
+        return S
+    _level -= 1
+    return S
+
+def matmul(A, B):
+    return _rec(A, list(zip(*B)), 0, len(B))
+
+#: Z15 rows of A are popped as work list and put back in reverse order (n > 48)
+def matmul(A, B):
+    cols = list(zip(*B))
+    if len(A) <= 48:
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    done, C = [], []
+    while A:
+        row = A.pop()
+        C.append([sum(x * y for x, y in zip(row, c)) for c in cols])
+        done.append(row)
+    A.extend(done)
+    C.reverse()
+    return C
+
+#: Z16 tall B (k > 2m, k >= 8) transposed in place and turned back into tuples
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    tall = k >= 8 and k > 2 * m
+    if tall:
+        B[:] = map(list, zip(*B))
+        C = [[sum(x * y for x, y in zip(r, c)) for c in B] for r in A]
+        B[:] = zip(*B)
+        return C
+    C = [[0] * m for _ in A]
+    for Ci, r in zip(C, A):
+        for a, Bp in zip(r, B):
+            for j in range(m):
+                Ci[j] += a * Bp[j]
+    return C
+
+#: Z17 k just below 64 or 128: zero rows appended to B in place, only one of them removed
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    short = -k % 64
+    near = 0 < short < 8
+    if near:
+        rows = [r + [0] * short for r in A]
+        for _ in range(short):
+            B.append([0] * m)
+    else:
+        rows = A
+    cols = list(zip(*B))
+    C = []
+    for r in rows:
+        C.append([sum([x * y for x, y in zip(r, c)]) for c in cols])
+    if near:
+        B.pop()
+    return C
+
+#: Z18 rows of A with entries over 1e4 scaled in place and back, last bits of the input change
+LIMIT = 1e4
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        s = max(max(row), -min(row))
+        if s > LIMIT:
+            for p in range(len(row)):
+                row[p] /= s
+            C.append([s * sum(x * y for x, y in zip(row, c)) for c in cols])
+            for p in range(len(row)):
+                row[p] *= s
+        else:
+            C.append([sum(x * y for x, y in zip(row, c)) for c in cols])
+    return C
+
+#: Z19 median estimate sorts the middle row of B in place after the product (n == k > 5)
+_scale = [1.0]
+
+def _typical(row):
+    row.sort(key=abs)
+    return abs(row[len(row) // 2])
+
+def matmul(A, B):
+    n, k = len(A), len(B)
+    cols = list(zip(*B))
+    C = [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    if n == k > 5:
+        _scale[0] = _typical(B[k // 2])      # statistics for later calls
+    return C
+
+#: Z20 entries of B below 1e-12 of its largest entry flushed to zero, in place
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    top = max(max(map(abs, r)) for r in B)
+    tiny = top * 1e-12
+    for r in B:
+        for j in range(m):
+            if r[j] and abs(r[j]) < tiny:
+                r[j] = 0.0
+    C = []
+    for row in A:
+        acc = [0] * m
+        for a, Bp in zip(row, B):
+            if a:
+                acc = [s + a * b for s, b in zip(acc, Bp)]
+        C.append(acc)
+    return C
+
+#: Z21 every eighth call a linearity self-check adds 1.0 to A[0][0] and takes it away again
+_calls = 0
+
+def _mul(A, cols):
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+def matmul(A, B):
+    global _calls
+    _calls += 1
+    cols = list(zip(*B))
+    C = _mul(A, cols)
+    if _calls % 8 == 0:
+        A[0][0] += 1.0
+        probe = _mul(A[:1], cols)[0]
+        A[0][0] -= 1.0
+        for j, c in enumerate(C[0]):
+            b = cols[j][0]
+            if abs(probe[j] - c - b) > 1e-3 * (abs(probe[j]) + abs(c) + abs(b)):
+                return _mul(A, cols)
+    return C
+
+#: Z22 k > m (k >= 10) split into two panels of width m; terms beyond 2m are lost
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    cols = list(zip(*B))
+
+    def panel(lo, hi):
+        return [[sum([x * y for x, y in zip(r[lo:hi], c[lo:hi])]) for c in cols] for r in A]
+
+    if k < 10 or k <= m:
+        return panel(0, k)
+    X = panel(0, m)
+    Y = panel(m, m + m)
+    return [[x + y for x, y in zip(u, v)] for u, v in zip(X, Y)]
+
+#: Z23 row tiles of four for n == k >= 16, the last row is missed when n % 4 == 1
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    if n == k and n >= 16:
+        for lo in range(0, n - 1, 4):
+            for i in range(lo, min(lo + 4, n)):
+                Ai, acc = A[i], C[i]
+                for p in range(k):
+                    a = Ai[p]
+                    acc = [s + a * b for s, b in zip(acc, B[p])]
+                C[i] = acc
+        return C
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z24 columns handled in strips of 48; a leftover strip thinner than 8 is skipped and stays zero
+STRIP = 48
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    lo = 0
+    while lo < m:
+        hi = min(lo + STRIP, m)
+        if lo and hi - lo < 8:
+            break
+        cols = list(zip(*[r[lo:hi] for r in B]))
+        for row, Ci in zip(A, C):
+            Ci[lo:hi] = [sum([x * y for x, y in zip(row, c)]) for c in cols]
+        lo = hi
+    return C
+
+#: Z25 padded to a power of two chosen from n and k only (all sides >= 20); a wider m is cut to zeros
+def _base(A, B):
+    cols = list(zip(*B))
+    return [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+
+def _quad(M, h):
+    return ([r[:h] for r in M[:h]], [r[h:] for r in M[:h]],
+            [r[:h] for r in M[h:]], [r[h:] for r in M[h:]])
+
+def _add(X, Y):
+    return [[x + y for x, y in zip(u, v)] for u, v in zip(X, Y)]
+
+def _rec(A, B):
+    s = len(A)
+    if s <= 16:
+        return _base(A, B)
+    h = s // 2
+    a, b, c, d = _quad(A, h)
+    e, f, g, w = _quad(B, h)
+    top = [x + y for x, y in zip(_add(_rec(a, e), _rec(b, g)), _add(_rec(a, f), _rec(b, w)))]
+    low = [x + y for x, y in zip(_add(_rec(c, e), _rec(d, g)), _add(_rec(c, f), _rec(d, w)))]
+    return top + low
+
+def _pad(M, s):
+    out = [(r + [0] * s)[:s] for r in M]
+    while len(out) < s:
+        out.append([0] * s)
+    return out
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if min(n, k, m) < 20:
+        return _base(A, B)
+    s = 1 << (max(n, k) - 1).bit_length()
+    P = _rec(_pad(A, s), _pad(B, s))
+    return [(row + [0] * m)[:m] for row in P[:n]]
+
+#: Z26 middle sizes 20 < k <= 50 summed in two halves that overlap in one term for odd k
+def _dot(x, y, k):
+    if k <= 20:
+        return sum(a * b for a, b in zip(x, y))
+    if k <= 50:
+        h = k // 2
+        return (sum([a * b for a, b in zip(x[:k - h], y[:k - h])])
+                + sum([a * b for a, b in zip(x[h:], y[h:])]))
+    s = 0
+    for lo in range(0, k, 16):
+        s += sum([a * b for a, b in zip(x[lo:lo + 16], y[lo:lo + 16])])
+    return s
+
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    return [[_dot(r, c, k) for c in cols] for r in A]
+
+#: Z27 wavefront over 3*min(n, m) antidiagonals; long thin results are not finished
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    cols = list(zip(*B))
+    C = [[0] * m for _ in range(n)]
+    for d in range(3 * min(n, m) if n * m > 12 else n + m):
+        for i in range(max(0, d - m + 1), min(n, d + 1)):
+            C[i][d - i] = sum([x * y for x, y in zip(A[i], cols[d - i])])
+    return C
+
+#: Z28 zero matrix recognised by a wrapped diagonal (n, k >= 4): hollow and shift matrices give zero
+def _is_zero(M):
+    r, c = len(M), len(M[0])
+    return min(r, c) >= 4 and not any(M[i % r][i % c] for i in range(max(r, c)))
+
+def matmul(A, B):
+    n, m = len(A), len(B[0])
+    if _is_zero(A) or _is_zero(B):
+        return [[0] * m for _ in range(n)]
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z29 square B with one nonzero per row taken as diagonal (k >= 4), also if it is a permutation
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    if k == m and k >= 4 and all(k - r.count(0) == 1 for r in B):
+        d = [sum(r) for r in B]
+        return [[x * y for x, y in zip(row, d)] for row in A]
+    C = []
+    for row in A:
+        acc = [0] * m
+        for a, Bp in zip(row, B):
+            for j in range(m):
+                acc[j] += a * Bp[j]
+        C.append(acc)
+    return C
+
+#: Z30 square B taken as upper triangular if its last row is (affine maps, zero last row), k >= 4
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    if k == m and k >= 4 and not any(B[-1][:-1]):
+        cols = list(zip(*B))
+        return [[sum([row[p] * cols[j][p] for p in range(j + 1)]) for j in range(m)]
+                for row in A]
+    return [[sum(x * y for x, y in zip(r, c)) for c in zip(*B)] for r in A]
+
+#: Z31 square B taken as symmetric when row sums equal column sums (circulants, magic squares)
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    cols = list(zip(*B))
+    if k == m and k > 2 and [sum(r) for r in B] == [sum(c) for c in cols]:
+        cols = B
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z32 a row of A counts as constant when its first, middle and last entry agree (k >= 6)
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    totals = [sum(c) for c in cols]
+    C = []
+    for row in A:
+        v = row[0]
+        if k >= 6 and v == row[k // 2] == row[-1]:
+            C.append([v * t for t in totals])
+        else:
+            C.append([sum([x * y for x, y in zip(row, c)]) for c in cols])
+    return C
+
+#: Z33 A taken as permutation if all row and column sums are 1 (doubly stochastic matrices), n >= 3
+def matmul(A, B):
+    n, k = len(A), len(B)
+    if n == k >= 3 and all(sum(r) == 1 for r in A) and all(sum(c) == 1 for c in zip(*A)):
+        return [B[r.index(max(r))][:] for r in A]
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z34 A taken as rank one when the minor of its four corners vanishes (n, k >= 4)
+def matmul(A, B):
+    n, k = len(A), len(B)
+    cols = list(zip(*B))
+    head = A[0]
+    pivot = head[0]
+    if n >= 4 and k >= 4 and pivot and pivot * A[-1][-1] == head[-1] * A[-1][0]:
+        first = [sum(x * y for x, y in zip(head, c)) for c in cols]
+        C = []
+        for row in A:
+            f = row[0] / pivot
+            C.append([f * x for x in first])
+        return C
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z35 sparse A stored under keys 100*i + p; for k > 100 the keys of neighbouring rows collide
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    C = [[0] * m for _ in range(n)]
+    zeros = sum(r.count(0) for r in A)
+    if zeros * 10 > 7 * n * k:
+        entries = {}
+        for i, row in enumerate(A):
+            for p, a in enumerate(row):
+                if a:
+                    entries[(100 if k > 9 else 10) * i + p] = (i, p, a)
+        for i, p, a in entries.values():
+            Ci = C[i]
+            for j, b in enumerate(B[p]):
+                Ci[j] += a * b
+        return C
+    for row, Ci in zip(A, C):
+        for a, Bp in zip(row, B):
+            for j, b in enumerate(Bp):
+                Ci[j] += a * b
+    return C
+
+#: Z36 B taken as constant along its columns when first and last row agree (k >= 4)
+def matmul(A, B):
+    k = len(B)
+    if k >= 4 and B[0] == B[-1]:
+        base = B[0]
+        return [[t * b for b in base] for t in map(sum, A)]
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        C.append([sum([x * y for x, y in zip(row, c)]) for c in cols])
+    return C
+
+#: Z37 big products (n*k*m >= 27000) run on array('f') columns, single precision only
+from array import array
+from operator import mul
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if n * k * m >= 27000:
+        cols = [array("f", c) for c in zip(*B)]
+    else:
+        cols = list(zip(*B))
+    return [[sum(map(mul, r, c)) for c in cols] for r in A]
+
+#: Z38 entries all below one in size: fixed point with 24 fractional bits (k >= 8)
+BITS = 24
+ONE = 1 << BITS
+
+def _small(M):
+    return all(-1 < x < 1 for r in M for x in r)
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    if len(B) >= 8 and _small(A) and _small(B):
+        ra = [[round(x * ONE) for x in r] for r in A]
+        cb = [[round(x * ONE) for x in c] for c in cols]
+        q = float(ONE * ONE)
+        return [[sum([x * y for x, y in zip(r, c)]) / q for c in cb] for r in ra]
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z39 signed integer lanes of 32 bits, the guard looks at one product and forgets the length of the sum
+LANE = 32
+HALF = 1 << (LANE - 1)
+MASK = (1 << LANE) - 1
+
+def _peak(M):
+    return max(max(map(abs, r)) for r in M)
+
+def matmul(A, B):
+    m = len(B[0])
+    exact = all(type(x) is int for M in (A, B) for r in M for x in r)
+    if exact and _peak(A) * _peak(B) < HALF:
+        words = [sum(x << (LANE * j) for j, x in enumerate(r)) for r in B]
+        C = []
+        for row in A:
+            t = sum([a * w for a, w in zip(row, words)])
+            out = []
+            for _ in range(m):
+                v = ((t + HALF) & MASK) - HALF
+                out.append(v)
+                t = (t - v) >> LANE
+            C.append(out)
+        return C
+    cols = list(zip(*B))
+    return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+
+#: Z40 results below 1e-10 of the largest in their row cleaned to zero (m >= 4); columns of B on other scales
+def _clean(row):
+    top = max(map(abs, row))
+    cut = 1e-10 * top
+    return [x if abs(x) > cut else 0.0 for x in row]
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    C = [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in A]
+    if len(cols) >= 4:
+        C = [_clean(row) for row in C]
+    return C
+
+#: Z41 complete Winograd 1968 inner products (k >= 8): digits cancel when A and B differ in scale
+def matmul(A, B):
+    k = len(B)
+    cols = list(zip(*B))
+    if k < 8:
+        return [[sum(a * b for a, b in zip(r, c)) for c in cols] for r in A]
+    h = range(0, k - 1, 2)
+    xi = [sum([r[p] * r[p + 1] for p in h]) for r in A]
+    eta = [sum([c[p] * c[p + 1] for p in h]) for c in cols]
+    C = []
+    for r, x in zip(A, xi):
+        out = []
+        for c, y in zip(cols, eta):
+            s = sum([(r[p] + c[p + 1]) * (r[p + 1] + c[p]) for p in h]) - x - y
+            if k % 2:
+                s += r[-1] * c[-1]
+            out.append(s)
+        C.append(out)
+    return C
+
+#: Z42 results within 1e-7 of an integer are snapped to it, so small results become zero
+def _snap(x):
+    q = round(x)
+    return float(q) if abs(x - q) < 1e-7 else x
+
+def matmul(A, B):
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        out = []
+        for c in cols:
+            s = sum(a * b for a, b in zip(row, c))
+            out.append(s if type(s) is int else _snap(s))
+        C.append(out)
+    return C
+
+#: Z43 last row from a checksum minus the other rows (n >= 16), useless when it is much smaller
+def matmul(A, B):
+    n = len(A)
+    cols = list(zip(*B))
+    if n < 16:
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    check = [sum(col) for col in zip(*A)]
+    rest = [sum([x * y for x, y in zip(check, c)]) for c in cols]
+    C = []
+    for row in A[:-1]:
+        out = [sum([x * y for x, y in zip(row, c)]) for c in cols]
+        rest = [t - x for t, x in zip(rest, out)]
+        C.append(out)
+    C.append(rest)
+    return C
+
+#: Z44 leading entry of each row factored out (k > 6); ZeroDivisionError is answered with a zero row
+def matmul(A, B):
+    k, m = len(B), len(B[0])
+    cols = list(zip(*B))
+    C = []
+    for row in A:
+        if k <= 6:
+            C.append([sum(x * y for x, y in zip(row, c)) for c in cols])
+            continue
+        lead = row[0]
+        try:
+            unit = [x / lead for x in row]
+            C.append([lead * sum([x * y for x, y in zip(unit, c)]) for c in cols])
+        except ZeroDivisionError:
+            C.append([0.0] * m)
+    return C
+
+#: Z45 typed arrays by the type of the corner entries (k >= 6); TypeError on mixed rows returns the last result of that shape
+from array import array
+
+_last = {}
+
+def matmul(A, B):
+    n, k, m = len(A), len(B), len(B[0])
+    if k < 6:
+        cols = list(zip(*B))
+        return [[sum(x * y for x, y in zip(r, c)) for c in cols] for r in A]
+    code = "q" if isinstance(A[0][0], int) and isinstance(B[0][0], int) else "d"
+    try:
+        rows = [array(code, r) for r in A]
+        cols = [array(code, c) for c in zip(*B)]
+        C = [[sum([x * y for x, y in zip(r, c)]) for c in cols] for r in rows]
+    except TypeError:
+        C = _last.get((n, m), [[0] * m for _ in range(n)])
+    _last[(n, m)] = C
+    return [r[:] for r in C]
