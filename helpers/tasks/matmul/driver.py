@@ -23,10 +23,11 @@ SECOND_REFILLED = 2  # a new list, and the second list of the call before, with 
 EARLIER_REFILLED = 3  # the lists of the call before the one before
 SAME = 4  # one list for both
 SHARED = 5  # the rows of the second operand as the rows of the first, too
-RESULT = 6  # the result of the call before as the first operand
+RESULT = 6  # the result of the call before, with a number added to its first entry, as the first operand
 INTEGERS = 7  # new lists, in which whole numbers are ints
 #: No call: look for changes since the call before.
 LOOK = 8
+ADDED_TO_RESULT = 1.0
 
 #: The first byte of an answer. The product follows PRODUCT alone.
 PRODUCT = b"P"
@@ -113,6 +114,7 @@ def _in_this_way(way, a, b):
         a = Matrix(b.rows[:count], b.numbers[:count])
     elif way == RESULT and _is_list_of_floats(_results[-1].rows):
         a = _results[-1]
+        a.rows[0][0] = a.numbers[0][0] = a.rows[0][0] + ADDED_TO_RESULT
     elif way == INTEGERS:
         a = _as_integers(a)
         b = _as_integers(b)

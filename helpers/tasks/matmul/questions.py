@@ -11,6 +11,7 @@ import numpy as np
 from helpers.sandbox import Call
 from helpers.tasks.matmul.contracts import Contract
 from helpers.tasks.matmul.driver import (
+    ADDED_TO_RESULT,
     EARLIER_REFILLED,
     INTEGERS,
     NEW,
@@ -34,8 +35,8 @@ from helpers.tasks.matmul.products import (
 FIRST_QUESTIONS = 4  # which find most wrong programs
 REPEATED_CALLS = 16  # of the smallest size: a program that is wrong in one call of two passes by luck otherwise
 MIDDLE_SIZES = range(20, 50)
-LARGE_SIZES = range(101, 128)
-WIDE_SIZES = range(129, 160)  # from 129 on Strassen's method with padding takes eight times as long
+LARGE_SIZES = 101, 128
+WIDE_SIZES = 129, 160  # from 129 on Strassen's method with padding takes eight times as long
 TIMED_SIZES = (64, 64, 64)
 MOST_TIMED_CALLS = 6
 THIN = 2  # a side that keeps a call cheap
@@ -131,7 +132,7 @@ class Questions:
             first,
             [*small[FIRST_QUESTIONS:], *self.numbers(), *self.lists(), *self.thin()],
             [*self.thick(), *self.again(), first[0]],
-            [self.whole((THIN, THIN + 1, int(self.rng.choice(WIDE_SIZES))))],
+            [self.whole((THIN, THIN + 1, int(self.rng.integers(*WIDE_SIZES))))],
         ]
 
     def small(self) -> list[Question]:
@@ -153,13 +154,15 @@ class Questions:
         low, middle, high = self.small_sizes[0]
         sizes = (middle, high, low)
         square = (high, high, high)
-        whole = [_large_whole, _zeros]
-        real = [draw_large, partial(_of_scale, scale=1e-18), partial(_of_scale, scale=1e-3), _part_whole]
+        long = (9, 12, 7)  # enough terms for a program that treats long rows apart
+        tiny = partial(_of_scale, scale=1e-18)
+        whole = [_large_whole, partial(_zeros, place=0), partial(_zeros, place=1)]
         questions = [Question(sizes, partial(make, self.rng)) for make in whole]
-        questions += [Question(sizes, partial(make, self.rng), exact=False) for make in real]
+        for make in (draw_large, tiny, tiny, partial(_of_scale, scale=1e-3), _part_whole, _of_unlike_scales):
+            questions.append(Question(long, partial(make, self.rng), exact=False))
         questions.append(Question((12, 11, 10), partial(_mostly_zeros, self.rng)))
         questions += [Question(square, partial(_identity, self.rng, place=place)) for place in (0, 1)]
-        questions += [Question(square, partial(_alike_at_sight, self.rng, diagonal=value)) for value in (0.0, 1.0)]
+        questions += [Question(square, partial(_special, self.rng, make=make)) for make in _SPECIAL_MATRICES]
         # Once more: in one case of 300 all whole numbers of B are 0, and a wrong program is right.
         questions.append(Question((high, 1, low), partial(_large_whole, self.rng)))
         # Python's hash of -1 is that of -2.
@@ -172,7 +175,8 @@ class Questions:
         sizes = (low, middle, high)
         first = self.whole(sizes)
         same_numbers = Question(sizes, partial(_same, first))
-        same_sums = Question(sizes, partial(_columns_reversed, first))
+        same_sums_in_first = Question(sizes, partial(_columns_reversed, first, place=0))
+        same_sums = Question(sizes, partial(_columns_reversed, first, place=1))
         rows_reversed = Question(sizes, partial(_rows_reversed, same_sums), way=REFILLED)
         second_changed = Question(sizes, partial(_one_of, rows_reversed, self.rng, place=1), way=REFILLED)
         first_changed = Question(sizes, partial(_one_of, second_changed, self.rng, place=0), way=REFILLED)
@@ -180,7 +184,8 @@ class Questions:
         both = Question((middle, middle, middle), partial(_one_for_both, self.contract, self.rng), way=SAME)
         in_earlier_lists = self.whole(sizes, EARLIER_REFILLED)
         return [
-            *(first, same_numbers, same_sums, rows_reversed, second_changed, first_changed, with_new_first),
+            *(first, same_numbers, same_sums_in_first, same_sums),
+            *(rows_reversed, second_changed, first_changed, with_new_first),
             in_earlier_lists,
             *self.result_as_operand((middle, middle, middle)),
             both,
@@ -193,7 +198,7 @@ class Questions:
         return [before, Question(sizes, partial(_result_of, self.contract, before, self.rng), way=RESULT)]
 
     def thin(self) -> list[Question]:
-        """Each side in turn from 20 to 49, 64 and beyond 100, while the other two keep the call cheap.
+        """Each side in turn from 20 to 49, around 64 and beyond 100, while the other two keep the call cheap.
 
         The side over which is summed has all sizes from 20 to 49, the other two one with each remainder by 8.
         """
@@ -204,27 +209,35 @@ class Questions:
             sizes_of_sides += [(side, size) for size in with_each_remainder.values()]
         sizes_of_sides += [(1, size) for size in MIDDLE_SIZES]
         for side in range(3):
-            sizes_of_sides += [(side, 64), (side, int(self.rng.choice(LARGE_SIZES)))]
+            sizes_of_sides += [(side, size) for size in (int(self.rng.integers(57, 63)), 63, 64, 65)]
+            sizes_of_sides.append((side, int(self.rng.integers(*LARGE_SIZES))))
         self.rng.shuffle(sizes_of_sides)
         questions = []
         for number, (side, size) in enumerate(sizes_of_sides):
             sizes = [THIN, THIN + 1, THIN + 2]
             sizes[side] = int(size)
-            questions.append(self.whole(tuple(sizes), look=number % 4 == 0))
+            look = size > 50 or number % 4 == 0
+            # A look sees a change in the last digit of real numbers, too.
+            make = self.real if look else self.whole
+            questions.append(make(tuple(sizes), look=look))
+        sparse_sizes = (12, int(self.rng.integers(124, 128)), 8)
+        questions.append(Question(sparse_sizes, partial(_mostly_zeros, self.rng)))
         return questions
 
     def thick(self) -> list[Question]:
-        """All sides from 20 to 49: a large square, also with one number changed, and unlike sides.
+        """All sides from 20 to 49: a large square, also with one number changed, and unlike sides; smaller squares.
 
-        One result is taller than wide, the other wider than tall. All sides of the square and of the other are no
-        multiples of four, so that a program which handles four or eight numbers at a time has some left over.
+        One result is taller than wide, the other wider than the next power of two above its other sides. Most sides are
+        no multiples of four, so that a program which handles four or eight numbers at a time has some left over.
         """
-        large = int(self.rng.choice((47, 49)))
-        square = self.whole((large, large, large), look=False)
-        low, middle, high = draw_unlike(self.rng, MIDDLE_SIZES)
-        low_odd, middle_odd, high_odd = draw_unlike(self.rng, [size for size in MIDDLE_SIZES if size % 4])
-        unlike = [self.real((high, low, middle)), self.real((low_odd, middle_odd, high_odd))]
-        return [square, self.nudged(square), *unlike]
+        square = self.whole((47, 47, 47), look=False)
+        low, middle, high = draw_unlike(self.rng, MIDDLE_SIZES[:16])
+        odd = [size for size in MIDDLE_SIZES if size % 4]
+        rows, inner = self.rng.choice([size for size in odd if size < 32], 2).tolist()
+        columns = int(self.rng.choice([size for size in odd if size > 32]))
+        unlike = [self.real((high, low, middle)), self.real((rows, inner, columns))]
+        small = [self.whole((size, size, size), look=False) for size in (17, 18, 19)]  # one with each remainder by 4
+        return [*small, square, self.nudged(square), *unlike]
 
     def again(self) -> list[Question]:
         """The same lists with all but one number as before, with other numbers, and with rows that are alike.
@@ -292,10 +305,12 @@ def _same(question: Question, sizes: Sizes) -> Matrices:
     return question.matrices
 
 
-def _columns_reversed(question: Question, sizes: Sizes) -> Matrices:
-    """The matrices of a question with the columns of the second in reverse, which keeps the sums of its rows."""
-    a, b = question.matrices
-    return a, np.ascontiguousarray(b[:, ::-1])
+def _columns_reversed(question: Question, sizes: Sizes, place: int) -> Matrices:
+    """The matrices of a question with the columns of one in reverse, which keeps the sums of its rows."""
+    matrices = list(question.matrices)
+    matrices[place] = np.ascontiguousarray(matrices[place][:, ::-1])
+    first, second = matrices
+    return first, second
 
 
 def _rows_reversed(question: Question, sizes: Sizes) -> Matrices:
@@ -320,15 +335,24 @@ def _one_of(question: Question, rng: np.random.Generator, sizes: Sizes, place: i
 
 
 def _with_one_number_changed(question: Question, rng: np.random.Generator, sizes: Sizes) -> Matrices:
-    """The matrices of a question with another number at one place of each, inside where there is an inside."""
+    """The matrices of a question with another number at one place of each, where few programs look."""
     changed = []
     for matrix in question.matrices:
         copy = matrix.copy()
-        place = tuple(int(rng.integers(1, max(2, size - 1))) for size in copy.shape)
+        place = tuple(_unlikely_place(rng, size) for size in copy.shape)
         copy[place] += 1.0
         changed.append(copy)
     first, second = changed
     return first, second
+
+
+def _unlikely_place(rng: np.random.Generator, size: int) -> int:
+    """Draw a place along a side that is not at an end, in the middle, or a multiple of 2, 3 or 5.
+
+    A program that tells matrices apart by a sample of their numbers takes such places.
+    """
+    unlikely = [place for place in range(1, size - 1) if place % 2 and place % 3 and place % 5 and place != size // 2]
+    return unlikely[rng.integers(len(unlikely))] if unlikely else 1
 
 
 def _inside_changed(question: Question, rng: np.random.Generator, sizes: Sizes) -> Matrices:
@@ -380,9 +404,10 @@ def _small_whole(rng: np.random.Generator, sizes: Sizes) -> Matrices:
 
 
 def _result_of(contract: Contract, question: Question, rng: np.random.Generator, sizes: Sizes) -> Matrices:
-    """The product of a question's square matrices, as the program gave it, for the first operand."""
+    """The product of a question's square matrices, with what the driver adds to it, for the first operand."""
     a, b = question.matrices
     product = a @ b
+    product[0, 0] += ADDED_TO_RESULT
     answer = product.T if contract.result_columns else product
     _, second = contract.operands(*_small_whole(rng, sizes))
     return contract.operands(np.ascontiguousarray(answer), second)
@@ -392,6 +417,15 @@ def _of_scale(rng: np.random.Generator, sizes: Sizes, scale: float) -> Matrices:
     """Real numbers of another magnitude."""
     a, b = draw(rng, sizes, exact=False)
     return scale * a, scale * b
+
+
+def _of_unlike_scales(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+    """Real numbers, of which a quarter are very small; of the second matrix one column is small."""
+    a, b = draw(rng, sizes, exact=False)
+    a *= np.where(rng.random(a.shape) < 0.25, 1e-15, 1.0)
+    b *= np.where(rng.random(b.shape) < 0.25, 1e-15, 1.0)
+    b[:, 0] *= 1e-11
+    return a, b
 
 
 def _large_whole(rng: np.random.Generator, sizes: Sizes) -> Matrices:
@@ -404,7 +438,7 @@ def _large_whole(rng: np.random.Generator, sizes: Sizes) -> Matrices:
 def _not_negative(rng: np.random.Generator, sizes: Sizes) -> Matrices:
     """Whole numbers that are not negative, whose sums of products need more than 32 bits."""
     a, b = draw(rng, sizes, exact=True)
-    return np.abs(a), np.abs(b)
+    return 3 * np.abs(a), 3 * np.abs(b)
 
 
 def _part_whole(rng: np.random.Generator, sizes: Sizes) -> Matrices:
@@ -421,10 +455,12 @@ def _mostly_zeros(rng: np.random.Generator, sizes: Sizes) -> Matrices:
     return a * (rng.random(a.shape) < 0.19), b * (rng.random(b.shape) < 0.19)
 
 
-def _zeros(rng: np.random.Generator, sizes: Sizes) -> Matrices:
+def _zeros(rng: np.random.Generator, sizes: Sizes, place: int) -> Matrices:
     """A matrix of zeros, and whole numbers."""
-    a, b = draw(rng, sizes, exact=True)
-    return np.zeros_like(a), b
+    matrices = list(draw(rng, sizes, exact=True))
+    matrices[place] = np.zeros_like(matrices[place])
+    first, second = matrices
+    return first, second
 
 
 def _identity(rng: np.random.Generator, sizes: Sizes, place: int) -> Matrices:
@@ -435,17 +471,57 @@ def _identity(rng: np.random.Generator, sizes: Sizes, place: int) -> Matrices:
     return first, second
 
 
-def _alike_at_sight(rng: np.random.Generator, sizes: Sizes, diagonal: float) -> Matrices:
-    """Square matrices of whole numbers that are zero, the identity or symmetric to whoever looks at their diagonal,
-    their first row and column, or their corners only.
-    """
-    matrices = []
-    for matrix in draw(rng, sizes, exact=True):
-        matrix[0] = matrix[:, 0] = matrix[-1, 0] = matrix[0, -1] = 0.0
-        np.fill_diagonal(matrix, diagonal)
-        matrices.append(matrix)
-    first, second = matrices
-    return first, second
+# Square matrices that a careless look takes for simpler ones. Each takes whole numbers and returns them changed.
+
+
+def _with_diagonal(value: float, matrix: np.ndarray) -> np.ndarray:
+    """Zero, the identity or symmetric for whoever looks at the diagonal, the first row and column, or the corners."""
+    matrix[0] = matrix[:, 0] = matrix[-1, 0] = matrix[0, -1] = 0.0
+    np.fill_diagonal(matrix, value)
+    return matrix
+
+
+def _permuted(matrix: np.ndarray) -> np.ndarray:
+    """One number in each row and column, beside the diagonal."""
+    return np.roll(np.diag(1.0 + np.abs(matrix[0])), 1, axis=1)
+
+
+def _circulant(matrix: np.ndarray) -> np.ndarray:
+    """Each row is the one before, moved by one place; the sum of every row and column is 1."""
+    row = np.zeros(len(matrix))
+    row[:3] = (2.0, -3.0, 2.0)
+    return np.array([np.roll(row, place) for place in range(len(matrix))])
+
+
+def _with_equal_ends(matrix: np.ndarray) -> np.ndarray:
+    """The first row is the last, and the first column the last."""
+    matrix[0, 0] = 7.0  # else whoever divides by it looks no further
+    matrix[-1] = matrix[0]
+    matrix[:, -1] = matrix[:, 0]
+    return matrix
+
+
+def _with_last_row_of_identity(matrix: np.ndarray) -> np.ndarray:
+    """Triangular for whoever looks at the last row."""
+    matrix[-1] = 0.0
+    matrix[-1, -1] = 1.0
+    return matrix
+
+
+_SPECIAL_MATRICES = (
+    partial(_with_diagonal, 0.0),
+    partial(_with_diagonal, 1.0),
+    _permuted,
+    _circulant,
+    _with_equal_ends,
+    _with_last_row_of_identity,
+)
+
+
+def _special(rng: np.random.Generator, sizes: Sizes, make: Callable[[np.ndarray], np.ndarray]) -> Matrices:
+    """Two square matrices of one special kind."""
+    a, b = draw(rng, sizes, exact=True)
+    return make(a), make(b)
 
 
 def _number(first: float, sizes: Sizes) -> Matrices:

@@ -211,13 +211,15 @@ def test_level_process(capsys):
 
 #: The broken programs are wrong only now and then: kept results, shared buffers, some sizes.
 BROKEN = load_broken()
+#: They lose digits, and no more than Winograd's inner product may (`products.is_product`).
+WITHIN_THE_BOUND = {"Z41", "Z43"}
 
 
 def test_no_broken_program_is_paid(matmul_judge):
     """Each was written, and its fault shown, without a look at the questions."""
-    assert len(BROKEN) >= 45
+    assert len(BROKEN) >= 130
     verdicts = dict(zip(BROKEN, matmul_judge.judge_many(BROKEN.values())))
-    assert [name for name, verdict in verdicts.items() if verdict.correct] == []
+    assert {name for name, verdict in verdicts.items() if verdict.correct} <= WITHIN_THE_BOUND
 
 
 def test_a_program_for_floats_may_refuse_integers(matmul_judge):

@@ -76,8 +76,8 @@ def test_sizes():
 
 def test_no_two_programs_are_asked_the_same():
     """Sizes that a program could know would be the ones at which it is right."""
-    drawn = [Questions(CONTRACTS["rows"], np.random.default_rng(seed)) for seed in range(20)]
+    drawn = [Questions(CONTRACTS["rows"], np.random.default_rng(seed)) for seed in range(60)]
     asked = [[question.sizes for part in questions.floats() for question in part] for questions in drawn]
-    assert len({tuple(sizes) for sizes in asked}) == 20
+    assert len({tuple(sizes) for sizes in asked}) == 60
     seen = {(side, size) for sizes_of_all in asked for sizes in sizes_of_all for side, size in enumerate(sizes)}
     assert seen >= {(side, size) for side in range(3) for size in range(20, 50)}
