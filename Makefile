@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PROFILE ?= auto
 TASK ?=
+TASK_OPTIONS ?=
 REWARDS ?=
 DRY_RUN ?=
 PARAMS ?=
@@ -18,7 +19,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 NEEDED := -r requirements.txt
 # `make test-py`: what needs no torch, the packages it does need, and at least how many tests that must be.
-TESTS_PY := tests/sandbox tests/rewards tests/tasks tests/evaluation/test_compare.py tests/evaluation/test_breakdown.py \
+TESTS_PY := tests/sandbox tests/rewards tests/tasks tests/gallery tests/lint tests/evaluation/test_compare.py tests/evaluation/test_breakdown.py \
   tests/display/test_display.py tests/tools/test_release.py
 NEEDED_PY := numpy scipy datasets matplotlib packaging pytest pytest-timeout hypothesis PyYAML
 LEAST_PY := 1500
@@ -29,11 +30,11 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'TASK=math, REWARDS=math_answer,math_format=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
+	@echo 'TASK=math, TASK_OPTIONS=depth=4, REWARDS=math_answer,math_format=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
 	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
 run: $(READY) ## run the five notebooks in order; results under runs/
-	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(if $(TASK),'TASK=$(TASK)') \
+	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(if $(TASK),'TASK=$(TASK)') $(if $(TASK_OPTIONS),'TASK_OPTIONS=$(TASK_OPTIONS)') \
 	  $(if $(REWARDS),'REWARDS=$(REWARDS)') $(if $(DRY_RUN),'DRY_RUN=$(DRY_RUN)') $(PARAMS)
 
 tasks: $(READY) ## list the tasks

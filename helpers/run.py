@@ -13,8 +13,8 @@ from helpers.display import text_table
 from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
 from helpers.profiles import get_profile
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
-from helpers.tasks import get_task, known_options, list_presets, list_rewards, list_tasks
-from helpers.tasks.choosing import choose_rewards
+from helpers.tasks import get_task, list_presets, list_rewards, list_tasks
+from helpers.tasks.choosing import choose_rewards, choose_task
 from helpers.tasks.frozen import frozen_digests
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
@@ -205,14 +205,20 @@ def _show_share(rate: float, interval: tuple[float, float]) -> str:
 
 
 def tasks_table() -> str:
-    """Return a table of the tasks: name, splits, digest of the frozen training rows, and what the task is."""
+    """Return a table of the tasks, and one of their options.
+
+    A task has its splits, the digest of its frozen training rows, and what is asked.
+    """
     rows = []
+    options = []
     for name in list_tasks():
         task = get_task(name)
         digests = frozen_digests(task) or {}
         summary = (type(task).__doc__ or "").split("\n")[0]
         rows.append((name, " ".join(task.splits), digests.get("train", "not frozen")[:12], summary))
-    return text_table(rows, header=("task", "splits", "train sha256", "what is asked"))
+        options += [(name, option, sentence) for option, sentence in task.options.items()]
+    listed = text_table(rows, header=("task", "splits", "train sha256", "what is asked"))
+    return listed + "\n\n" + text_table(options, header=("task", "option in TASK_OPTIONS", "what it is"))
 
 
 def rewards_table() -> str:
@@ -249,8 +255,9 @@ def main(arguments=None):
         profile = get_profile(given.setdefault("PROFILE", args.profile))
         sweep_plan(given.get("SWEEP", "auto"), profile)
         task_name = given.get("TASK", known["04_grpo"]["TASK"])
-        options = known_options(task_name, depth=given["DEPTH"]) if given.get("DEPTH") else {}
-        choose_rewards(given.get("REWARDS", ""), get_task(task_name, **options))
+        level = given.get("SANDBOX", known["04_grpo"]["SANDBOX"])
+        task = choose_task(task_name, profile, given.get("TASK_OPTIONS", ""), level=level)
+        choose_rewards(given.get("REWARDS", ""), task)
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
         from helpers.grpo import GRPOConfig, check_control  # seconds of imports that a mistake above need not wait for
 

@@ -4,18 +4,26 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import helpers
 from helpers.runtime import ROOT
+from helpers.tasks import TASKS, Task, task_factory
 
 HELPERS = ROOT / "helpers"
-ROOMS = (
-    "runtime environment profiles step_line kernels model rollout benchmark sandbox rewards tasks evaluation grpo "
-    "display tiny run"
-).split()
+
+
+def rooms_of_the_page():
+    """The rooms in the order of the table of layers in helpers/README.md."""
+    table = (HELPERS / "README.md").read_text().split("## Layers")[1].split("\n## ")[0]
+    first_cells = re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", table, re.M)
+    return [re.sub(r"\.py|/", "", name) for cell in first_cells for name in re.findall("`([^`]+)`", cell)]
+
+
+ROOMS = rooms_of_the_page()
 #: Rooms that may use less than all earlier ones.
 ONLY = {"runtime": set(), **dict.fromkeys("environment step_line kernels sandbox".split(), {"runtime"})}
 ONLY["display"] = {"runtime", "step_line"}
@@ -38,12 +46,61 @@ def test_a_room_imports_only_earlier_rooms(path):
     """Without it the trainer ends up importing the plots, and nothing can be replaced alone."""
     room = room_of(path)
     allowed = ONLY.get(room, set(ROOMS[: ROOMS.index(room)])) | {room}
+    assert imported_rooms(path) <= allowed
+
+
+def imported_rooms(path):
+    """The rooms that a file imports; "" for the package itself."""
+    rooms = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         for name in names:
-            if name.split(".")[0] == "helpers":
-                assert name != "helpers" and name.split(".")[1] in allowed, f"{path} imports {name}"
+            package, _, rest = name.partition(".")
+            if package == "helpers":
+                rooms.add(rest.partition(".")[0])
+    return rooms
+
+
+#: Optional rooms -> who may import them, beside themselves. The embedded model's corpus has problems of the math task.
+OPTIONAL = {"gallery": {"tiny"}, "lint": set()}
+#: Files that name modules as texts.
+NAMING = {HELPERS / "__init__.py", HELPERS / "tasks" / "__init__.py"}
+
+
+def test_optional_rooms_are_not_needed():
+    for path in sources():
+        room = room_of(path)
+        for name in imported_rooms(path):
+            assert name not in OPTIONAL or room in {name} | OPTIONAL[name], f"{path} imports {name}"
+
+
+def test_no_other_file_names_modules_as_texts():
+    """A text that `import_module` gets is an import that no other test sees."""
+    for path in set(sources()) - NAMING:
+        texts = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        named = [text for text in texts if isinstance(text, str) and re.fullmatch(r"helpers(\.\w+)+(:\w+)?", text)]
+        assert not named, path
+
+
+def test_each_task_resolves_into_tasks_or_the_gallery():
+    """The one dictionary by which an earlier room names a later one."""
+    for name, place in TASKS.items():
+        module, _, attribute = place.partition(":")
+        assert module.split(".")[:2] in (["helpers", "tasks"], ["helpers", "gallery"])
+        assert issubclass(getattr(import_module(module), attribute), Task) and task_factory(name).name == name
+
+
+def test_the_tasks_load_nothing_of_the_gallery():
+    """Whoever came for the first task should not wait for the others, nor find them in a traceback."""
+    code = (
+        "import sys, helpers.tasks; helpers.tasks.get_reward('speed_check');"
+        "from helpers.tasks.choosing import choose_rewards;"
+        "choose_rewards('correctness_check,speed_check=0.5', helpers.tasks.get_task('matmul'));"
+        "print(sorted(name for name in sys.modules if name.startswith(('helpers.gallery', 'helpers.lint'))))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
 
 
 def imports_of(path, modules):
@@ -105,8 +162,36 @@ def test_what_serves_every_task_names_none(room):
     places = [path for path in sources() if path.relative_to(HELPERS).parts[0] == room]
     assert places
     for path in places:
-        found = re.findall("matmul|cheat|speedup", path.read_text(), re.IGNORECASE)
+        found = re.findall("matmul|cheat|speedup|default_depth|DEPTH=", path.read_text(), re.IGNORECASE)
         assert not found, f"{path} says {found[0]}"
+
+
+READMES = sorted(page.parent for page in HELPERS.glob("*/**/README.md"))
+#: A page, but for tables of rules.
+MOST_LINES = 95
+
+
+PARTS = ("## Where to start", "## How it was tested", "## What is known to be missing")
+
+
+@pytest.mark.parametrize("room", sorted(path.parent.name for path in HELPERS.glob("*/__init__.py")))
+def test_every_room_has_a_page(room):
+    page = (HELPERS / room / "README.md").read_text()
+    assert all(part in page for part in PARTS)
+    assert len(re.findall(r"^\| `[\w.]+` in \[", page, re.M)) == 5, "the five most important functions"
+
+
+@pytest.mark.parametrize("folder", READMES, ids=lambda folder: str(folder.relative_to(HELPERS)))
+def test_the_page_of_a_room_names_what_is_there(folder):
+    page = (folder / "README.md").read_text()
+    assert len(page.splitlines()) <= MOST_LINES
+    for link in re.findall(r"\]\(([^)]+)\)", page):
+        assert (folder / link).exists(), link
+    for named in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page):
+        assert (ROOT / named).exists(), named
+    for name, file in re.findall(r"`([\w.]+)` in \[[^\]]+\]\(([^)]+)\)", page):
+        text = (folder / file).read_text()
+        assert re.search(rf"\b(def|class) {name.split('.')[-1]}\b|^{name}\b", text, re.M), f"{name} in {file}"
 
 
 def test_the_page_of_the_design_names_what_is_there():

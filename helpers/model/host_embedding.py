@@ -64,7 +64,7 @@ def gpu_reads_host(device: str) -> bool:
     """
     if device == "cpu":
         return True
-    command = [sys.executable, "-m", "helpers.model.host_embedding"]
+    command = [sys.executable, "-m", __name__]
     try:
         trial = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=TRIAL_S)
     except subprocess.TimeoutExpired:

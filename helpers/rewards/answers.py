@@ -9,12 +9,12 @@ import re
 from typing import NamedTuple
 
 from helpers.rewards.arguments import text_of
-from helpers.rewards.reading import without_hidden
+from helpers.rewards.hidden import without_hidden
 
 # A backslash takes the next character with it, so the braces in `\{` and `\}` are none.
 _BOX_TOKEN = re.compile(
     r"(?P<box>\\boxed[ \t\n\r\f\v]*\{)"
-    r"|(?P<unseen>\\(?:[bx]?cancel|sout|st|[hv]?phantom)[ \t]*\{)"  # struck out, or blank
+    r"|(?P<unseen>\\(?:[bx]?cancel|sout|st|[hv]?phantom|textcolor[ ]?\{white\})[ \t]*\{)"  # struck out, or blank
     r"|\\."
     r"|(?P<open>\{)"
     r"|(?P<close>\})",
@@ -22,22 +22,25 @@ _BOX_TOKEN = re.compile(
 )
 _UNSEEN_BOX = -1
 #: From the end of one box to the content of the next, where both stand in one list: "either \boxed{8} or \boxed{9}".
-_BETWEEN_LISTED_BOXES = re.compile(r"\}[\s$,;/|]*+(?:(?:and|or)[\s$]*+)?\\boxed\s*\{")
+_BETWEEN_LISTED_BOXES = re.compile(
+    r"\}(?:[\s$,;./|*}&-]|\\[()\[\],;: \\]|\\q?quad|\\text ?\{|(?:and|or)\b)*+\\boxed\s*\{"
+)
 #: As many characters before the content of a box are read, to see whether it is negated.
 _MOST_BEFORE_A_BOX = 40
-_NEGATED_BOX = re.compile(r"(?:\bnot|n't|\bnever)[\s$*]+\\boxed\s*\{\Z")
+_NEGATED_BOX = re.compile(r"(?:\bnot|n['\u2019]t|\bnever)[\s$*]+\\boxed\s*\{\Z")
 
 #: LaTeX's comments. Like what follows, each runs to the end of the text where nothing closes it.
 _COMMENT = re.compile(
-    r"\\begin\{comment\}.*?(?:\\end\{comment\}|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|^[ \t]*%[^\n]*",
+    r"\\begin\{(?P<hidden>comment|verbatim)\}.*?(?:\\end\{(?P=hidden)\}|\Z)|\\iffalse\b.*?(?:\\fi\b|\Z)|^[ \t]*%[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
-#: What else a reader of the text does not see as its words: code, and what is struck out.
+#: What else a reader of the text does not see as its words: code, and what is struck out. Tildes that nothing closes
+#: are LaTeX's blanks.
 _UNSEEN = re.compile(
     r"^[ \t]*(?P<fence>`{3,}+|~{3,}+)(?P<language>[^\n`]*)\n.*?(?:^[ \t]*(?P=fence)|\Z)"
     r"|\\verb\*?(?P<mark>[^\sA-Za-z*])[^\n]{0,200}?(?P=mark)"
     r"|(?P<span>`[^`\n]*`)"
-    r"|~~.*?(?:~~|\Z)",
+    r"|~~[^~]*~~",
     re.DOTALL | re.MULTILINE,
 )
 #: A block in one of these languages holds text, which an answer may stand in.
@@ -192,17 +195,19 @@ def boxed_answer(completion: str | list[dict], finish_reason: str = "stop") -> s
     return last_box(text_of(completion)) if finish_reason == "stop" else None
 
 
-def plain_answer(content: str) -> str:
+def plain_answer(content: str, keeps_brackets: bool = False) -> str:
     r"""Return an answer without its dressing: `12` for `\mathbf{12}.`, `$12$`, `**12**` and `{12}`.
 
     Blanks, dashes, signs of multiplication and division, quotes and arrows of all kinds become one of each. LaTeX's
     commands for blanks and type are taken off wherever they stand; dollars, stars, quotes, brackets and braces that
     enclose the whole, and a final full stop, are taken off at its ends. Runs of blanks become one.
+
+    keeps_brackets: whether the innermost brackets around the whole stay, as those of a tuple, an interval or a set.
     """
     text = _without_latex(content.translate(_CHARACTERS).replace("{,}", ","))
     text = _BLANKS.sub(" ", text)
     for _ in range(_MOST_LAYERS):
-        peeled = _without_one_layer(text.strip(_ENDS))
+        peeled = _without_one_layer(text.strip(_ENDS), keeps_brackets)
         if peeled == text:
             break
         text = peeled
@@ -255,7 +260,7 @@ def _plain_command(token: re.Match, is_wrapper: list[bool]) -> str:
     return token[0]
 
 
-def _without_one_layer(text: str) -> str:
+def _without_one_layer(text: str, keeps_brackets: bool) -> str:
     """Return a text without what encloses it, or without a full stop at its end."""
     for frame in _FRAMES:
         width = len(frame)
@@ -265,7 +270,8 @@ def _without_one_layer(text: str) -> str:
     if text.startswith("\\boxed{"):
         inner = text.removeprefix("\\boxed")
         return inner if _closes_at_the_end(inner) else text
-    if text[:1] in _PAIRS and _closes_at_the_end(text):
+    is_innermost = text[1:2] not in _PAIRS
+    if text[:1] in _PAIRS and not (keeps_brackets and is_innermost) and _closes_at_the_end(text):
         return text[1:-1]
     if text.endswith(".") and not text.endswith(".."):
         return text[:-1]

@@ -52,8 +52,8 @@ def shown(value: object) -> str:
     """Return a value as a message shows it, in 60 characters at most."""
     try:
         return f"{value!r:.60}"
-    except ValueError:  # an integer of thousands of digits
-        return "of very many digits"
+    except Exception:  # an integer of thousands of digits, lists within lists, a method of the caller's
+        return "that cannot be shown"
 
 
 def scalar(value: object) -> object:

@@ -1,7 +1,10 @@
 """The program in a completion."""
 
 import re
-from collections.abc import Callable
+import symtable
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from helpers.rewards.arguments import text_of
@@ -10,10 +13,12 @@ from helpers.rewards.arguments import text_of
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})(.*)$", re.MULTILINE)
 #: A line that begins a definition, of a function or a class, or of a variable.
 _DEFINITION = re.compile(r"([ \t]*)(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*=(?!=)")
-#: A line at the margin that imports something or sets a constant.
-_IMPORT_OR_CONSTANT = re.compile(
-    r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?P<imported>.+)|(?P<constant>[A-Z_][A-Z0-9_]*)[ \t]*[:=](?!=)"
+#: A line at the margin that imports something or sets a variable.
+_IMPORT_OR_VARIABLE = re.compile(
+    r"(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?P<imported>.+)|(?P<variable>[^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)"
 )
+#: A longer program is not parsed for the names that it needs: each of its words counts.
+MOST_PARSED = 20_000
 _WORD = re.compile(r"[^\W\d]\w*")
 #: A fence in a block quote, and the mark of a quote at the beginning of a line.
 _QUOTED_FENCE = re.compile(r"^[ \t]*> ?[ \t]*(?:`{3}|~{3})", re.MULTILINE)
@@ -38,15 +43,15 @@ class _Block(NamedTuple):
     def defined_names(self) -> set[str]:
         """The functions and classes that lines at the margin define.
 
-        Where the block says that it is Python, also the constants that they set and what they import: the output of a
+        Where the block says that it is Python, also the variables that they set and what they import: the output of a
         program may look like one.
         """
         names = self.defined_functions()
         if self.language:
             for line in self.text.split("\n"):
-                found = _IMPORT_OR_CONSTANT.match(line)
+                found = _IMPORT_OR_VARIABLE.match(line)
                 if found:
-                    names.update(_WORD.findall(found["imported"] or found["constant"]))
+                    names.update(_WORD.findall(found["imported"] or found["variable"]))
         return names
 
     def defined_functions(self) -> set[str]:
@@ -105,24 +110,59 @@ def extract_code(
     return text if _has_plain_lines(text) else None
 
 
-def _helpers_of(chosen, blocks, function):
-    """Return the blocks that bind a name which `chosen` uses and does not bind itself, but not the function.
+def _helpers_of(chosen: _Block, blocks: Sequence[_Block], function: str | None) -> list[_Block]:
+    """Return the blocks that bind what `chosen` needs, and what those need in turn.
 
     Of a block behind it, which is mostly a demonstration, only functions and classes count that no block before it has.
+    One that defines the function itself counts where no other has what is needed.
     """
-    wanted = set(_WORD.findall(chosen.text)) - chosen.defined_names()
-    place = next(place for place, block in enumerate(blocks) if block is chosen)
-    helpers = []
-    missing = set(wanted)
-    for block in blocks[:place]:
-        names = block.defined_names()
-        if names & wanted and function not in names:
-            helpers.append(block)
-            missing -= names
-    for block in blocks[place + 1 :]:
-        if block.defined_functions() & missing and function not in block.defined_names():
-            helpers.append(block)
-    return helpers
+    chosen_place = next(place for place, block in enumerate(blocks) if block is chosen)
+    places_of = defaultdict(list)  # name -> the places of the blocks that bind it
+    for place, block in enumerate(blocks):
+        names = block.defined_names() if place < chosen_place else block.defined_functions()
+        for name in names if block is not chosen else ():
+            places_of[name].append(place)
+    other_versions = set(places_of.pop(function, ()))
+    taken = set()
+    needed = _needed_names(chosen.text)
+    found = set()
+    while needed:
+        name = needed.pop()
+        if name in found:
+            continue
+        found.add(name)
+        before = [place for place in places_of[name] if place < chosen_place]
+        behind = [place for place in places_of[name] if place > chosen_place and place not in other_versions]
+        for place in [place for place in before if place not in other_versions] or before or behind:
+            if place not in taken:
+                taken.add(place)
+                needed |= _needed_names(blocks[place].text)
+    return [blocks[place] for place in sorted(taken)]
+
+
+def _needed_names(text: str) -> set[str]:
+    """Return the names that a program looks up and does not bind itself; all its words where it cannot be parsed."""
+    words = set(_WORD.findall(text))
+    if len(text) > MOST_PARSED:
+        return words
+    try:
+        with warnings.catch_warnings(action="ignore"):  # for an escape that is none, in a string
+            table = symtable.symtable(text, "program", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return words
+    bound = {symbol.get_name() for symbol in table.get_symbols() if not _is_only_used(symbol)}
+    return _names_looked_up(table) - bound
+
+
+def _is_only_used(symbol: symtable.Symbol) -> bool:
+    return not (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
+
+
+def _names_looked_up(table: symtable.SymbolTable) -> set[str]:
+    """Return the names that a scope, and those inside it, look up at the top level."""
+    is_top = table.get_type() == "module"
+    names = {symbol.get_name() for symbol in table.get_symbols() if is_top or symbol.is_global()}
+    return names.union(*map(_names_looked_up, table.get_children()))
 
 
 def _fenced_blocks(text: str) -> list[_Block] | None:

@@ -25,12 +25,12 @@ MOST_CHARACTERS = 1000
 _INTEGER = r"(?:[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)|[0-9]+)"
 _SIGNED = rf"(?:[+-] ?)?{_INTEGER}"
 _ARGUMENT = rf"(?:\{{ ?{_SIGNED} ?\}}|[0-9])"
-#: What a number is the value of: letters, with a subscript or an argument, such as `x`, `AB`, `a_1` or `f(3)`.
-_NAME = r"(?:\\angle ?|\\triangle ?)?[A-Za-z]{1,3}(?:_(?:[A-Za-z0-9]|\{[A-Za-z0-9]+\}))?(?:\([A-Za-z0-9]\))?"
+#: What a number is the value of: a word or letters, with a subscript or an argument, such as `x`, `a_1` or `f(3)`.
+_NAME = r"(?:m?\\angle ?|\\triangle ?)?[A-Za-z]{1,20}(?:_(?:[A-Za-z0-9]|\{[A-Za-z0-9]+\}))?(?:\(-?[A-Za-z0-9]{1,3}\))?"
 #: The power of ten in scientific notation.
 _POWER_OF_TEN = r"(?: ?\* ?10 ?\^ ?(?:\{ ?(?P<power>[+-]?[0-9]{1,2}) ?\}|(?P<power_digit>[0-9])))?"
 _NUMBER = re.compile(
-    rf"(?:(?:{_NAME}(?: ?[+-] ?{_NAME})*|\\(?:alpha|beta|gamma|theta)) ?= ?)?"
+    rf"(?:(?:{_NAME}(?: ?[+-] ?{_NAME})*|\\(?!pm|mp)[a-z]{{2,8}}) ?= ?)?"
     r"(?P<sign>[+-])? ?"
     r"(?:(?P<currency>[$\u20ac\u00a3\u00a5]) ?(?P<sign_behind>[+-])? ?)?(?:"
     rf"(?P<mixed>[0-9]+)? ?\\[dt]?frac ?(?P<top>{_ARGUMENT}) ?(?P<bottom>{_ARGUMENT})"
@@ -112,6 +112,8 @@ def right_number(answer: str | int | float, unit: str | None = None) -> Number:
     """Return the right answer that a row of the data set gives. Raises UserError if the grammar cannot read it."""
     is_number = isinstance(answer, float) and isfinite(answer)
     is_text = isinstance(answer, str) or (is_short(answer) and not isinstance(answer, bool))
+    if is_number and answer.is_integer():  # as pandas writes the integers of a column with a gap
+        answer = int(answer)
     text = f"{Decimal(repr(answer)):f}" if is_number else str(answer) if is_text else ""  # 1e16 as digits
     number = parse_number(text, unit)
     if number is None:

@@ -8,6 +8,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from helpers.rewards.calling import behind_partials, describe_failure, name_of
 from helpers.runtime import UserError, did_you_mean, first_line, is_finite_number
@@ -79,6 +80,25 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 _REWARDS: dict[str, RewardSpec] = {}
 _PRESETS: dict[str, _Preset] = {}
+#: preset -> the module that registers it, and its rewards, and has not been imported yet
+_OTHER_MODULES: dict[str, str] = {}
+
+
+def add_reward_modules(modules: Mapping[str, str]) -> None:
+    """Name modules that register rewards when they are imported, which is when a list or an unknown name needs them.
+
+    modules: the name of a module's preset -> the module.
+    """
+    _OTHER_MODULES.update(modules)
+
+
+def _import_other_modules(until: Callable[[], bool] = lambda: False) -> None:
+    """Import the modules in turn, until what is wanted is there."""
+    for preset, module in list(_OTHER_MODULES.items()):
+        if until():
+            return
+        import_module(module)
+        _OTHER_MODULES.pop(preset, None)
 
 
 def register_reward(
@@ -102,6 +122,9 @@ def register_reward(
         name = _name_of_class(reward) if inspect.isclass(reward) else _name_of_function(reward)
         columns = _check_columns(name, needs)
         spec = RewardSpec(name, reward, _check_range(name, value_range), columns, bool(pays_correctness))
+        module, _ = spec.origin
+        if not module.startswith("helpers."):
+            _import_other_modules()  # so that a name which one of the project's rewards has is refused at once
         _summary(name, reward)
         check_signature(name, reward, columns)
         if name in _REWARDS and _REWARDS[name].origin != spec.origin:
@@ -216,14 +239,22 @@ def reward_spec(name: str) -> RewardSpec:
 
 def _check_known(what: str, name: object, known: dict) -> None:
     """Raise UserError for a name that is not among the known ones. what: "reward" or "preset"."""
+    if isinstance(name, str):
+        _import_other_modules(until=lambda: name in known)
     if isinstance(name, str) and name in known:
         return
     choice = f"choose {', '.join(sorted(known))}" if known else "none is registered"
     raise UserError(f"There is no {what} '{name}'{did_you_mean(name, known)}: {choice}.")
 
 
+def columns_of(name: str) -> tuple[str, ...]:
+    """Return the columns that a reward reads; none for one that is not registered, of which nobody knows."""
+    return _REWARDS[name].needs if name in _REWARDS else ()
+
+
 def list_rewards() -> list[RewardSpec]:
     """Return the registered rewards, by name."""
+    _import_other_modules()
     return [_REWARDS[name] for name in sorted(_REWARDS)]
 
 
@@ -237,6 +268,8 @@ def register_preset(
     Raises UserError for an unknown or repeated reward, one that has options it needs, a weight
     that is no finite number, and unless a reward that pays for correctness has a weight above 0.
     """
+    if name in _OTHER_MODULES:
+        import_module(_OTHER_MODULES[name])  # whose preset would take the place of this one later
     if not isinstance(name, str) or not name.isidentifier():
         raise UserError(f"A preset cannot be called {name!r:.80}: give it a name such as 'my_preset'.")
     pairs = _check_pairs(name, rewards)
@@ -268,6 +301,7 @@ def _check_pairs(name: str, rewards: Sequence[tuple[str, float]]) -> tuple[tuple
 
 def list_presets() -> dict[str, tuple[tuple[str, float], ...]]:
     """Return preset -> its rewards and their weights."""
+    _import_other_modules()
     return {name: preset.rewards for name, preset in _PRESETS.items()}
 
 

@@ -1,16 +1,82 @@
-"""The rewards of a run: the task's own, or others by name."""
+"""The task of a run with its options, and its rewards: the task's own, or others by name."""
 
+import ast
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from helpers.profiles import Profile
 from helpers.rewards.calling import name_of
-from helpers.rewards.registry import Reward, check_signature, get_reward, list_presets, list_rewards
+from helpers.rewards.registry import Reward, check_signature, columns_of, get_reward, list_presets, list_rewards
 from helpers.runtime import UserError, did_you_mean, first_line
+from helpers.tasks import get_task, task_factory
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import Task
 
 Chosen = tuple[list[Callable], list[float]]
+
+
+def choose_task(name: str, profile: Profile, options: str = "", **common) -> Task:
+    """Return a task, with the options that suit the profile's model but for those that are given.
+
+    name: as for `get_task`. options: "", or name=value for options of the task, with commas between them; `make tasks`
+    lists them. common: options that a notebook has for every task; a task that lacks one does without it.
+
+    Raises UserError for an option that the task does not have or that has no such value, and as `get_task`.
+    """
+    factory = task_factory(name)
+    if isinstance(factory, Task):
+        if options.strip():
+            raise UserError(f"'{name}' is a task already, so TASK_OPTIONS='{options}' has no effect: leave it empty.")
+        return factory
+    parameters = _parameters_of(factory)
+    # A task may say which of its options a run sets. Of others a run sets all.
+    settable = [option for option in getattr(factory, "options", ()) or parameters if option in parameters]
+    given = {}
+    for option, text in _parse_options(options):
+        if option not in settable:
+            known = ", ".join(settable) or "none"
+            raise UserError(
+                f"Task '{name}' has no option '{option}'{did_you_mean(option, settable)}: its options are {known}."
+            )
+        if option in given:
+            raise UserError(f"TASK_OPTIONS gives '{option}' twice: give it once.")
+        given[option] = _option_value(option, text, parameters[option].default)
+    suited = factory.options_for(profile) if hasattr(factory, "options_for") else {}
+    known = {option: value for option, value in {**suited, **common}.items() if option in parameters}
+    return get_task(name, **{**known, **given})
+
+
+def _parameters_of(factory: Callable) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(factory).parameters
+    except ValueError:  # some written in C tell none
+        return {}
+
+
+def _parse_options(text: str) -> list[tuple[str, str]]:
+    """Return (name, value) of each option in a text."""
+    pairs = []
+    for part in filter(str.strip, text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name or not value:
+            raise UserError(f"'{part.strip()}' in TASK_OPTIONS is no option: write name=value, commas between them.")
+        pairs.append((name, value))
+    return pairs
+
+
+def _option_value(name: str, text: str, default: object) -> object:
+    """Return a value of the default's kind: True or False, a text, or else a number where the text is one."""
+    if isinstance(default, bool):
+        if text not in ("True", "False"):
+            raise UserError(f"{name} in TASK_OPTIONS must be True or False; got '{text}'.")
+        return text == "True"
+    if isinstance(default, str):
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def choose_rewards(text: str, task: Task) -> Chosen:
@@ -26,10 +92,11 @@ def choose_rewards(text: str, task: Task) -> Chosen:
     if text.strip() in ("", task.name):
         return list(task.reward_funcs), list(task.reward_weights)
     own = {name_of(function): function for function in task.reward_funcs}
-    if text.strip() in list_presets():
-        pairs = list_presets()[text.strip()]
+    preset = text.strip()
+    if preset.isidentifier() and preset not in own and preset in list_presets():
+        pairs = list_presets()[preset]
     else:
-        pairs = _parse(text)
+        pairs = _parse(text, own)
     functions = [_find(name, own) for name, _ in pairs]
     weights = [weight for _, weight in pairs]
     names = [name_of(function) for function in functions]
@@ -45,10 +112,9 @@ def choose_rewards(text: str, task: Task) -> Chosen:
 def _check_rewards(functions: Sequence[Callable], task: Task) -> None:
     """Raise UserError for a reward that the trainer could not call with the columns of the task's data."""
     columns = [column for column in task.dataset("train", 1).column_names if column != "prompt"]
-    needs = {spec.name: spec.needs for spec in list_rewards()}
     for function in functions:
         name = name_of(function)
-        missing = [column for column in needs.get(name, ()) if column not in columns]
+        missing = [column for column in columns_of(name) if column not in columns]
         if missing:
             raise UserError(
                 f"Reward '{name}' reads the column '{missing[0]}', and the data of task '{task.name}' have "
@@ -57,14 +123,14 @@ def _check_rewards(functions: Sequence[Callable], task: Task) -> None:
         check_signature(name, function, columns)
 
 
-def _parse(text: str) -> list[tuple[str, float]]:
-    """Return (name, weight) of each reward in a text."""
+def _parse(text: str, own: Mapping[str, Callable]) -> list[tuple[str, float]]:
+    """Return (name, weight) of each reward in a text. own: those of the task, by name."""
     pairs = []
     for part in text.split(","):
         name, equals, weight = (piece.strip() for piece in part.partition("="))
         if not name:
             raise UserError(f"REWARDS='{text}' has an empty name: leave out the comma, or write a reward there.")
-        if name in list_presets():
+        if name not in own and ":" not in name and name in list_presets():
             raise UserError(f"'{name}' in REWARDS is a preset: give it alone, or name its rewards one by one.")
         pairs.append((name, _weight(name, weight) if equals else 1.0))
     return pairs

@@ -1,6 +1,5 @@
 """Your own task: a data set, and rewards written for TRL."""
 
-import hashlib
 import json
 import math
 import random
@@ -11,11 +10,8 @@ from helpers.rewards.calling import arguments_without_logs, call_reward, describ
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, read_jsonl
 from helpers.tasks.drawing import prompt_id, text_digest
-from helpers.tasks.split import SPLITS, check_split, is_heldout
+from helpers.tasks.split import SPLITS, check_split, split_of
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
-
-#: The share of the prompts that training never sees; half of it chooses temperatures, the other half decides.
-HELDOUT_SHARE = 0.25
 
 
 class CustomTask(Task):
@@ -77,7 +73,7 @@ class CustomTask(Task):
         return None if self._reference_answer is None else self._reference_answer(row)
 
     def is_heldout(self, row: Row) -> bool:
-        return _split_of(row["cluster"]) != "train"
+        return split_of("cluster", row["cluster"]) != "train"
 
     def grade(
         self, rows: Sequence[Row], completions: Sequence[Completion], rewards: Rewards | None = None
@@ -126,7 +122,7 @@ class CustomTask(Task):
             row = _with_id({**columns, **row}, number, self.name)
             if row["id"] not in seen:
                 seen[row["id"]] = row
-                by_split[_split_of(row["cluster"])].append(row)
+                by_split[split_of("cluster", row["cluster"])].append(row)
             elif seen[row["id"]] != row:
                 raise UserError(
                     f"Row {number} has the prompt of an earlier row, and other columns: leave one of them out."
@@ -181,14 +177,6 @@ def _with_id(row: Row, number: int, name: str) -> Row:
     text = json.dumps(prompt)
     cluster = text_digest(text) if row.get("cluster") is None else str(row["cluster"])
     return {**row, "prompt": prompt, "id": prompt_id(name, text), "cluster": cluster}
-
-
-def _split_of(cluster: str) -> str:
-    """Decide by the cluster alone, so that every prompt keeps its split when the data grow."""
-    if not is_heldout(cluster, HELDOUT_SHARE):
-        return "train"
-    second_byte = hashlib.sha256(cluster.encode()).digest()[1]
-    return "monitor" if second_byte % 2 else "confirm"
 
 
 def _right_or_wrong(is_right: bool, score: float, reason: str) -> Grade:

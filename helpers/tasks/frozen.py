@@ -1,8 +1,7 @@
 """Digests of the generated data sets: a change that alters a prompt or an answer is noticed.
 
-`frozen.json` holds the SHA-256 of the first rows of each split, for each task with its default options, and for math
-with the depth that large models get, too. `python -m helpers.tasks.frozen` writes it anew, after a change that is
-meant.
+`frozen.json` holds the SHA-256 of the first rows of each split, for each task with its default options, and with those
+that a large model gets. `python -m helpers.tasks.frozen` writes it anew, after a change that is meant.
 """
 
 import hashlib
@@ -49,12 +48,17 @@ def freeze(tasks: Sequence[Task]) -> None:
 
 
 def main() -> None:
+    from helpers.profiles import named_profile
     from helpers.tasks import get_task, list_tasks
-    from helpers.tasks.math.task import LARGE_DEPTH
+    from helpers.tasks.choosing import choose_task
 
-    tasks = [*map(get_task, list_tasks()), get_task("math", depth=LARGE_DEPTH)]
-    freeze(tasks)
-    print(f"Wrote {FROZEN.name}: {', '.join(map(data_name, tasks))}.")
+    large = named_profile("t4")
+    tasks = [*map(get_task, list_tasks()), *(choose_task(name, large) for name in list_tasks())]
+    by_data = {}
+    for task in tasks:
+        by_data.setdefault(data_name(task), task)
+    freeze(list(by_data.values()))
+    print(f"Wrote {FROZEN.name}: {', '.join(by_data)}.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """What a task is: prompts, rewards and grades. The rest of this project knows a task by this interface alone."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from helpers.profiles import Profile
 from helpers.rewards.arguments import text_of
 from helpers.rollout.completion import Completion
 from helpers.tasks.split import SPLITS, is_heldout
@@ -65,7 +66,8 @@ class Task(ABC):
     alarms: tag -> what is wrong where that tag of a grade is True; the trainer's monitor warns. watch_copies: whether
     many equal answers are a sign of a mode collapse, which they are not where right answers are short. measures:
     numbers to compare. breakdowns: columns of the data set by which an evaluation shows its gains. splits: that
-    `dataset` knows; "probe" is one of them where the task has kinds of problems that are in no other split.
+    `dataset` knows; "probe" is one of them where the task has kinds of problems that are in no other split. options:
+    option of its class -> one sentence on it, for those that a run may set by TASK_OPTIONS.
 
     To write one, implement `dataset` and `grade`; `generated.GeneratedTask` helps where prompts are generated, and
     `custom.CustomTask` reads them.
@@ -80,6 +82,12 @@ class Task(ABC):
     measures: tuple[Measure, ...] = ()
     breakdowns: tuple[str, ...] = ("cluster",)
     splits: tuple[str, ...] = SPLITS
+    options: Mapping[str, str] = {}
+
+    @classmethod
+    def options_for(cls, profile: Profile) -> dict[str, Value]:
+        """Return the options that suit the model of a profile, where they are not the defaults."""
+        return {}
 
     @abstractmethod
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
@@ -108,7 +116,7 @@ class Task(ABC):
     def reference_answer(self, row: Row) -> str | None:
         """Return a right answer to a row, as the final channel would have it; None: the task knows none.
 
-        `rewards.lint` compares what other texts are paid with what this one is paid.
+        The lint compares what other texts are paid with what this one is paid.
         """
         return None
 

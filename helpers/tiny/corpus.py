@@ -10,7 +10,7 @@ each contract first learns what the contracts ask for. Everything is drawn from 
 import random
 from dataclasses import dataclass
 
-from helpers.tasks.math.problems import WORDINGS, draw_problem
+from helpers.gallery.math.problems import WORDINGS, draw_problem
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
 from helpers.tasks.split import is_heldout

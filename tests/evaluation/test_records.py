@@ -4,7 +4,6 @@ import pytest
 
 from helpers import (
     Grade,
-    MathTask,
     RolloutEngine,
     SamplingParams,
     UserError,
@@ -14,6 +13,7 @@ from helpers import (
     save_records,
 )
 from helpers.evaluation import SWEEPS, SweepPlan, check_task, sample_records, sweep_plan
+from helpers.gallery.math.task import MathTask
 from helpers.profiles import PROFILES
 from helpers.tasks import UNJUDGED
 

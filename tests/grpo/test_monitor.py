@@ -6,7 +6,8 @@ from dataclasses import asdict
 import numpy as np
 
 from helpers.grpo.monitor import watch
-from helpers.tasks import Grade, MatmulTask
+from helpers.tasks import Grade
+from helpers.tasks.matmul.task import MatmulTask
 
 TEXTS = [f"program {n}" for n in range(8)]
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from helpers import MathTask, SamplingParams, UserError, sample_records
+from helpers import SamplingParams, UserError, sample_records
+from helpers.gallery.math.task import MathTask
 from helpers.grpo.batch import Generation
 from helpers.tasks import Grade, Measure
 from tests.grpo.small import adapter, constant_reward, same, toy_reward, trainer_in

@@ -170,7 +170,7 @@ def test_the_lists_of_tasks_and_rewards():
         ("TASK=maths", "There is no task 'maths' .did you mean 'math'"),
         ("REWARDS=code_correctness", "Reward 'code_correctness' reads the column 'tests', and the data of task 'math'"),
         ("DRY_RUN=yes", "DRY_RUN must be True or False; got 'yes'"),
-        ("DEPTH=1", "depth must be a whole number"),
+        ("TASK_OPTIONS=depth=1", "depth must be a whole number"),
     ],
 )
 def test_a_wrong_choice_is_one_sentence_before_anything_runs(capsys, parameter, message):

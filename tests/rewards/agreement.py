@@ -22,7 +22,7 @@ from importlib.metadata import version
 from latex2sympy2_extended.math_normalization import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
 
-from helpers.rewards.math import math_answer
+from helpers.gallery.math.rewards import math_answer
 from helpers.rewards.numbers import read_number
 from helpers.runtime import ROOT, write_whole
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from helpers.gallery.math.rewards import exact_match, math_answer, math_format, math_number
 from helpers.rewards.answers import find_boxes, last_box
-from helpers.rewards.math import exact_match, math_answer, math_format, math_number
 from helpers.rewards.numbers import MOST_DIGITS, boxed_number, parse_number, read_number, right_number
 from helpers.runtime import UserError
 from tests.rewards.answer_cases import ALL_CASES, CASES

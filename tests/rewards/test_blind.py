@@ -1,6 +1,6 @@
 """The graders on answers that were written before them: 98 of 100 natural right ones are paid, and no wrong one.
 
-`blind/README.md` says who wrote them and how. The rows of `code_correctness` are tried in tests/tasks/code. Of the
+`blind/README.md` says who wrote them and how. The rows of `code_correctness` are tried in tests/gallery/code. Of the
 controls, which were written after them, the misses are known by name.
 """
 

@@ -133,6 +133,21 @@ def test_a_helper_may_stand_behind_the_program():
     assert extract_code(text, function="solve") == helper + corrected + program, "the later of two versions counts"
 
 
+def test_helpers_of_helpers():
+    blocks = [
+        "from operator import mul\n",
+        "scale = 2\n",
+        "def double(n):\n    return mul(n, scale)\n",
+        "n = list(range(10**9))\nprint(n)\n",
+        "def solve(n):\n    return double(n)\n",
+    ]
+    text = "\n".join(f"```python\n{block}```" for block in blocks)
+    assert extract_code(text, function="solve") == "".join(blocks[place] for place in (0, 1, 2, 4))
+    first = "def double(n):\n    return 2 * n\n\ndef solve(n):\n    return n\n"
+    text = f"```python\n{first}```\nbetter:\n```python\n{blocks[-1]}```"
+    assert extract_code(text, function="solve") == first + blocks[-1], "of an earlier version its helpers are used"
+
+
 def test_a_block_in_a_comment_is_none():
     program = "def solve(n):\n    return n\n"
     block = f"```python\n{program}```"

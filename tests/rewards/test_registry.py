@@ -6,7 +6,8 @@ import importlib
 
 import pytest
 
-from helpers.rewards import length, registry
+from helpers.gallery.general import length
+from helpers.rewards import registry
 from helpers.rewards.calling import name_of
 from helpers.rewards.registry import (
     Reward,
@@ -76,6 +77,7 @@ class Plain(Reward):
 @pytest.fixture(autouse=True)
 def two_classes():
     """Register the two classes above, and take away whatever a test registered."""
+    list_rewards()  # imports those of tasks
     rewards = dict(registry._REWARDS)
     presets = dict(registry._PRESETS)
     for reward in (Scaled, Plain):

@@ -24,7 +24,7 @@ from helpers.runtime import UserError, run_folder
 folder = run_folder(sys.argv[1])
 try:
     run_notebook("04_grpo", folder, {{
-        "PROFILE": "tiny", "RUN_DIR": sys.argv[1], "MAX_STEPS": {STEPS}, "SPEED": False, "GROUP_SIZE": 4,
+        "PROFILE": "tiny", "RUN_DIR": sys.argv[1], "MAX_STEPS": {STEPS}, "TASK_OPTIONS": "speed=False", "GROUP_SIZE": 4,
     }})
 except UserError as error:
     print(error)
@@ -69,7 +69,7 @@ def test_uninterrupted_runs_are_the_same(tmp_path, whole, row):
     output = process.communicate()[0]
     assert process.returncode == 0, output.decode()[-2000:]
     assert adapter_bytes(tmp_path) == whole[0]
-    row(f"04_grpo twice, {STEPS} steps, SPEED = False", "the same adapter, byte for byte")
+    row(f'04_grpo twice, {STEPS} steps, TASK_OPTIONS = "speed=False"', "the same adapter, byte for byte")
 
 
 @pytest.mark.parametrize("seed", range(KILLS))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from helpers import CustomTask, Grade, UserError, get_task, list_tasks, register_task
+from helpers import CustomTask, Grade, UserError, get_task
 from helpers.rollout.completion import Completion
 
 
@@ -158,7 +158,9 @@ def test_other_data_is_one_sentence():
 
 def test_a_task_of_a_module(tmp_path, monkeypatch):
     """`make run PARAMS="TASK=mine:task"` starts kernels of its own, which know nothing that was registered."""
-    (tmp_path / "mine_for_test.py").write_text("from helpers import MathTask\n\ndef task():\n    return MathTask()\n")
+    (tmp_path / "mine_for_test.py").write_text(
+        "from helpers import get_task\n\ndef task():\n    return get_task('math')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     assert get_task("mine_for_test:task").name == "math"
     for name in ("no_such_module_here:task", "mine_for_test:other"):
@@ -183,15 +185,3 @@ def test_bad_data_is_one_sentence(tmp_path, content, words):
         CustomTask(tmp_path / "rows.jsonl", mentions)
     with pytest.raises(UserError, match="Cannot read"):
         CustomTask(tmp_path / "none.jsonl", mentions)
-
-
-def test_a_registered_task_has_a_name(path):
-    from helpers.tasks import _TASKS
-
-    register_task("mine", lambda: CustomTask(path, mentions, name="mine"))
-    try:
-        assert "mine" in list_tasks() and get_task("mine").settings() == {"task": "mine"}
-        with pytest.raises(UserError, match=r"no task 'mime' \(did you mean 'mine'\?\)"):
-            get_task("mime")
-    finally:
-        del _TASKS["mine"]

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from helpers import UserError, get_task
-from helpers.tasks.math.problems import FAMILIES, WORDINGS, draw_problem
+from helpers.gallery.math.problems import FAMILIES, WORDINGS, draw_problem
 from helpers.tasks.matmul.contracts import CONTRACTS
 from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
 from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt

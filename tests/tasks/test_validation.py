@@ -4,8 +4,9 @@ import pytest
 from datasets import Dataset
 
 from helpers import CustomTask, UserError, get_task, list_tasks
+from helpers.gallery.math.task import LARGE_DEPTH, MathTask
+from helpers.tasks import frozen
 from helpers.tasks.frozen import frozen_digests, rows_digest, split_digests
-from helpers.tasks.math.task import LARGE_DEPTH, MathTask
 from helpers.tasks.validation import validate_data
 
 TASKS = [(name, {}) for name in list_tasks()] + [("math", {"depth": LARGE_DEPTH})]
@@ -90,3 +91,12 @@ class NothingHeldOut(MathTask):
 def test_a_task_with_a_fault_is_refused(task, message):
     with pytest.raises(UserError, match=message):
         validate_data(task())
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_file_that_is_there(tmp_path, monkeypatch):
+    """On a machine without a GPU, too, where large models have no profile."""
+    shipped = frozen.FROZEN.read_text()
+    monkeypatch.setattr(frozen, "FROZEN", tmp_path / "frozen.json")
+    frozen.main()
+    assert (tmp_path / "frozen.json").read_text() == shipped

@@ -27,15 +27,15 @@ from trl.rewards import (  # noqa: E402
 )
 
 from helpers import get_task, read_metrics  # noqa: E402
+from helpers.gallery.general.length import LengthPenalty  # noqa: E402
+from helpers.gallery.general.preference import Preference  # noqa: E402
+from helpers.gallery.math.rewards import math_answer  # noqa: E402
 from helpers.grpo.batch import Group  # noqa: E402
 from helpers.grpo.logs import read_completions  # noqa: E402
 from helpers.grpo.scoring import score  # noqa: E402
 from helpers.model.load import ATTENTION_PROJECTIONS  # noqa: E402
 from helpers.profiles import PROFILES  # noqa: E402
 from helpers.rewards.calling import call_reward, name_of  # noqa: E402
-from helpers.rewards.length import LengthPenalty  # noqa: E402
-from helpers.rewards.math import math_answer  # noqa: E402
-from helpers.rewards.preference import Preference  # noqa: E402
 from helpers.rewards.registry import Reward, get_reward, register_reward  # noqa: E402
 from helpers.rollout.completion import Completion  # noqa: E402
 from tests.benchmarks.models import embedded_tokenizer  # noqa: E402

@@ -6,7 +6,7 @@ reasoning_gym = pytest.importorskip(
     "reasoning_gym", reason="reasoning-gym is not installed here: make test-verifiers sets up an environment with it."
 )
 
-from helpers.rewards.lint import lint_rewards  # noqa: E402
+from helpers.lint.rewards import lint_rewards  # noqa: E402
 
 EXECUTE = (
     "binary_matrix countdown intermediate_integration n_queens polynomial_multiplication puzzle24 simple_integration "

@@ -71,8 +71,14 @@ def compiled(source: str, driver: Driver) -> list[types.CodeType]:
         return [whole]
     features = whole.co_flags & _FUTURE_FEATURES
     statements = [part for statement in tree.body for part in _one_import_each(statement)]
-    modules = [ast.Module([statement], type_ignores=[]) for statement in statements]
-    return [compile(module, "program", "exec", features, dont_inherit=True) for module in modules]
+    codes = []
+    for statement in statements:
+        # The annotations of a function may name what is not here, such as numpy's arrays, and are not needed.
+        is_function = isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+        flags = features | __future__.annotations.compiler_flag if is_function else features
+        module = ast.Module([statement], type_ignores=[])
+        codes.append(compile(module, "program", "exec", flags, dont_inherit=True))
+    return codes
 
 
 def _one_import_each(statement):

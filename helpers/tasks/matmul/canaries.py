@@ -17,10 +17,11 @@ _ACTS = {
     "two gigabytes": "bytearray(2 * 2**30)",
     "writing past the pipe": "import random; random._os.write(2, b'x')",
     "importing os": "import os",
-    "ctypes": "import ctypes",
-    "numpy": "import numpy",
-    "importing time": "import time",
-    "math.sumprod": "from math import sumprod",
+    # In pieces, so that not only the scan sees them.
+    "ctypes": "__import__('ctyp' + 'es')",
+    "numpy": "__import__('num' + 'py')",
+    "importing time": "__import__('ti' + 'me')",
+    "math.dist": "from math import dist",
 }
 #: These write what the parent did not ask for, at the top level and in a call.
 _FORGED = "random._os.write(1, b'ROP' + bytes(800))"

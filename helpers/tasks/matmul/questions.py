@@ -220,7 +220,7 @@ class Questions:
             # A look sees a change in the last digit of real numbers, too.
             make = self.real if look else self.whole
             questions.append(make(tuple(sizes), look=look))
-        sparse_sizes = (12, int(self.rng.integers(124, 128)), 8)
+        sparse_sizes = (20, int(self.rng.integers(124, 128)), 8)
         questions.append(Question(sparse_sizes, partial(_mostly_zeros, self.rng)))
         return questions
 
@@ -236,7 +236,8 @@ class Questions:
         rows, inner = self.rng.choice([size for size in odd if size < 32], 2).tolist()
         columns = int(self.rng.choice([size for size in odd if size > 32]))
         unlike = [self.real((high, low, middle)), self.real((rows, inner, columns))]
-        small = [self.whole((size, size, size), look=False) for size in (17, 18, 19)]  # one with each remainder by 4
+        sides = [4 * int(self.rng.integers(4, 9)) + remainder for remainder in (1, 2, 3)]
+        small = [self.whole((side, side, side), look=False) for side in sides]
         return [*small, square, self.nudged(square), *unlike]
 
     def again(self) -> list[Question]:

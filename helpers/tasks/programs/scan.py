@@ -45,21 +45,21 @@ def _needed_statements(source, tree, function):
     """Return the statements at the top level that bind the function, or a name that a needed statement uses."""
     tables = symtable.symtable(source, "program", "exec").get_children()
     globals_of = {(table.get_name(), table.get_lineno()): _global_names(table) for table in tables}
-    needed = []
+    needed = {}  # in order; the statement by its id
     binders = {}  # name -> the statements that bind it
     for statement in _statements(tree.body):
         names = set(_bound_names(statement))
         if "*" in names:  # it may bind any name
-            needed.append(statement)
+            needed[id(statement)] = statement
         for name in names:
             binders.setdefault(name, []).append(statement)
     names = {function}
     while names:
         for statement in binders.pop(names.pop(), ()):
-            if statement not in needed:
-                needed.append(statement)
+            if id(statement) not in needed:
+                needed[id(statement)] = statement
                 names |= _used_names(statement, globals_of)
-    return needed
+    return list(needed.values())
 
 
 def _global_names(table: symtable.SymbolTable) -> set[str]:
@@ -82,12 +82,23 @@ def _statements(body) -> Iterator[ast.stmt]:
         elif isinstance(statement, _DEFINITIONS) or not hasattr(statement, "body"):
             yield statement
         else:
+            yield from _head_of(statement)
             if not _is_script_part(statement):
                 yield from _statements(statement.body)
-            for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            for part in getattr(statement, "handlers", ()):
                 yield from _statements(part.body)
             yield from _statements(getattr(statement, "orelse", ()))
             yield from _statements(getattr(statement, "finalbody", ()))
+
+
+def _head_of(statement) -> Iterator[ast.stmt]:
+    """Yield what the first line of an `if`, a loop or a `with` computes, as statements that bind what it binds."""
+    if hasattr(statement, "test"):
+        yield ast.Expr(statement.test)
+    if hasattr(statement, "iter"):
+        yield ast.Assign([statement.target], statement.iter)
+    for item in getattr(statement, "items", ()):
+        yield ast.Assign([item.optional_vars] if item.optional_vars else [], item.context_expr)
 
 
 def _is_script_part(statement):

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 
+from helpers.profiles import Profile
 from helpers.rewards.arguments import rows_of, shown
 from helpers.rewards.code import extract_code
 from helpers.rewards.registry import Reward, register_preset, register_reward
@@ -21,7 +22,7 @@ from helpers.tasks.generated import GeneratedTask
 from helpers.tasks.programs.judge import ProgramJudge
 from helpers.tasks.programs.scan import scan
 from helpers.tasks.programs.verdict import ERROR, OUTCOMES, Verdict, VerdictReward
-from helpers.tasks.task import Grade, Rewards, Row
+from helpers.tasks.task import Grade, Rewards, Row, Value
 
 MOST_REMEMBERED = 20_000  # verdicts
 MOST_SCANNED = 20_000  # characters of a block, where one of several is chosen
@@ -49,6 +50,7 @@ class ProgramTask(GeneratedTask):
     """
 
     outcomes = OUTCOMES
+    options = {"workers": "programs judged at a time; default: one a core"}
     function: str
     requirement_column: str
     judge_class: type[ProgramJudge]
@@ -69,6 +71,10 @@ class ProgramTask(GeneratedTask):
         self.reward_weights = [1.0] * len(self.reward_funcs)
         self._judge = None
         self._remembered = OrderedDict()  # program -> verdict, the most recently used last
+
+    @classmethod
+    def options_for(cls, profile: Profile) -> dict[str, Value]:
+        return {"embedded_model": profile.name == "tiny"}
 
     @property
     def judge(self) -> ProgramJudge:

@@ -32,7 +32,6 @@ EARLY = {
     "decorator": "def work(f):\n  for _ in range(10**6): pass\n  return f\n{}".replace("{}", "@work\n{}"),
     "default argument": "def work():\n  for _ in range(10**6): pass\ndef other(x=work()): pass\n{}",
     "class body": "class Work:\n  for _ in range(10**6): pass\n{}",
-    "annotation": "def work():\n  for _ in range(10**6): pass\ndef other(x: work()): pass\n{}",
 }
 
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from helpers import MatmulTask, UserError
-from helpers.rewards import extract_code, get_reward
+from helpers import MatmulTask, UserError, get_reward
+from helpers.rewards import extract_code
 from helpers.rollout.completion import Completion
 from helpers.tasks.matmul.rewards import BELIEVED_SPEEDUP, FASTEST_HONEST, speed_pay, too_fast
 from helpers.tasks.matmul.speed import BASELINE

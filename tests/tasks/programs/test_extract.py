@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from helpers.tasks.code.task import CodeTask
+from helpers.gallery.code.task import CodeTask
 from helpers.tasks.programs.task import MOST_SCANNED, extract_program
 from tests.timing import assert_linear
 
