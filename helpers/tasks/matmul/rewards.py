@@ -12,10 +12,10 @@ from helpers.tasks.task import CORRECT, REFUSED
 
 #: Speedups this close to 1 earn nothing: the clock cannot tell less than that from no difference.
 DEAD_ZONE = 0.03
-#: The fastest honest programs that we have measured are 1.5 to 1.7 times as fast as plain loops, with Python 3.13 and
-#: 3.12. More than the least of these is paid no more, so that what is paid most is honest on every Python.
+#: The fastest programs that people ordinarily write are 1.56 to 1.67 times as fast as plain loops, with Python 3.13 and
+#: 3.12. Less than the least of these is paid the most, so that an honest program can have it on every Python.
 FASTEST_HONEST = 1.5
-#: Numbers packed into integers, the fastest honest way that we have tuned, are 2.5 times as fast as plain loops
+#: Numbers packed into integers, which is honest and not ordinary, are 2.5 times as fast as plain loops
 #: (`tests/sandbox/exploits/M_one_wall.py`, M46). Beyond that a C routine does the work.
 BELIEVED_SPEEDUP = 2.75
 
@@ -45,8 +45,8 @@ def correctness_pay(verdict: Verdict) -> float:
 def speed_pay(verdict: Verdict) -> float:
     """Pay between -0.25 and 0.25 by the logarithm of the speedup over plain loops; 0 unless correct.
 
-    The most is paid for the speed of the fastest honest program, and the least for its inverse. A speed that nobody has
-    seen pure Python reach earns nothing: a person should look at it.
+    The most is paid from `FASTEST_HONEST` on, and the least for its inverse. A speed that nobody has seen pure Python
+    reach earns nothing: a person should look at it.
     """
     if not verdict.correct or too_fast(verdict):
         return 0.0
