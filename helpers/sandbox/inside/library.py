@@ -10,6 +10,7 @@ it back, so the task pays no more for it (`README.md`).
 
 import ctypes
 import importlib
+import linecache
 import math
 import sys
 
@@ -34,9 +35,18 @@ def load_modules() -> None:
     for name in MODULES:
         importlib.import_module(name)
     _take_out_inner_products()
+    linecache.updatecache = _no_lines
     sys.meta_path.clear()
     sys.path_hooks.clear()
     sys.path.clear()
+
+
+def _no_lines(filename: str, module_globals: dict | None = None) -> list[str]:
+    """Return the lines of a file for a traceback: none, as a process can open no file.
+
+    The library's own function imports `os` before it tries, from Python 3.13 on.
+    """
+    return []
 
 
 def hide_other_modules() -> None:
