@@ -171,7 +171,7 @@ def last_box(text: str) -> str | None:
 
 
 def _is_negated(text: str, begin: int) -> bool:
-    """Whether "not" stands directly before the box whose content begins there."""
+    """Tell whether "not" stands directly before the box whose content begins there."""
     return _NEGATED_BOX.search(text, max(0, begin - _MOST_BEFORE_A_BOX), begin) is not None
 
 
@@ -279,7 +279,7 @@ def _without_one_layer(text: str, keeps_brackets: bool) -> str:
 
 
 def _closes_at_the_end(text: str) -> bool:
-    """Whether the bracket at the beginning of a text is closed by its last character."""
+    """Tell whether the bracket at the beginning of a text is closed by its last character."""
     opening, closing = text[0], _PAIRS[text[0]]
     depth = 0
     for place, character in enumerate(text):

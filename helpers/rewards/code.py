@@ -60,7 +60,7 @@ class _Block(NamedTuple):
         return {found[2] for found in definitions if found[2] and not found[1]}
 
     def defines(self, name: str | None, indented: bool = False) -> bool:
-        """Whether a line defines `name`; None: any function or class.
+        """Tell whether a line defines `name`; None: any function or class.
 
         indented: also lines that do not begin at the margin. A variable counts only where the block says that it is
         Python, since the output of a program may look like one.
@@ -194,7 +194,7 @@ def _fenced_blocks(text: str) -> list[_Block] | None:
 
 
 def _ends_in_comment(text: str, begins_in_comment: bool) -> bool:
-    """Whether an HTML comment, which no reader sees, is open at the end of a text."""
+    """Tell whether an HTML comment, which no reader sees, is open at the end of a text."""
     last_begin = text.rfind("<!--")
     last_end = text.rfind("-->")
     return begins_in_comment if last_begin == last_end else last_begin > last_end
@@ -209,7 +209,7 @@ def _without_quote_marks(lines: re.Match) -> str:
 
 
 def _opens(fence):
-    """Whether a fence can open a block: text between backticks on one line is no block."""
+    """Tell whether a fence can open a block: text between backticks on one line is no block."""
     return "`" not in fence[3] or fence[2][0] == "~"
 
 
@@ -237,5 +237,5 @@ def _without_indentation(text, most):
 
 
 def _has_plain_lines(text):
-    """Whether nothing but newlines ends a line: other characters do for some readers, and Python is not one of them."""
+    """Tell whether newlines alone end its lines: for some readers other characters do, and for Python they do not."""
     return text.splitlines() == text.split("\n")[:-1]

@@ -232,9 +232,9 @@ class Questions:
         """
         square = self.whole((47, 47, 47), look=False)
         low, middle, high = draw_unlike(self.rng, MIDDLE_SIZES[:16])
-        odd = [size for size in MIDDLE_SIZES if size % 4]
-        rows, inner = self.rng.choice([size for size in odd if size < 32], 2).tolist()
-        columns = int(self.rng.choice([size for size in odd if size > 32]))
+        not_by_four = [size for size in MIDDLE_SIZES if size % 4]
+        rows, inner = self.rng.choice([size for size in not_by_four if size < 32], 2).tolist()
+        columns = int(self.rng.choice([size for size in not_by_four if size > 32]))
         unlike = [self.real((high, low, middle)), self.real((rows, inner, columns))]
         sides = [4 * int(self.rng.integers(4, 9)) + remainder for remainder in (1, 2, 3)]
         small = [self.whole((side, side, side), look=False) for side in sides]
