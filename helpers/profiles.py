@@ -71,7 +71,7 @@ _TINY = Profile(
 _T4 = replace(
     _TINY, name="t4", model=RELEASED, needs_gib=14.5, dtype="float16", experts="mxfp4", dense="auto",
     lora_r=4, lora_alpha=8, learning_rate=5e-5, generation_batch_size=8, per_device_train_batch_size=2,
-    max_completion_length=768, max_steps=100, embedding="host", save_steps=5, win_margin=0.0, sweep="small",
+    max_completion_length=768, max_steps=100, embedding="host", save_steps=5, win_margin=0.03, sweep="small",
 )  # fmt: skip
 _L4 = replace(
     _T4, name="l4", needs_gib=21, dtype="bfloat16", generation_batch_size=16, max_completion_length=1024,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.evaluation import Report, show_difference, show_temperature, sweep_plan, trained_on
+from helpers.evaluation import Report, show_difference, show_p, show_temperatures, sweep_plan, trained_on
 from helpers.profiles import get_profile
 from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
 from helpers.tasks import get_task, list_presets, list_rewards, list_tasks
@@ -123,7 +123,7 @@ def run_notebook(name, folder, parameters):
             extra_arguments=["--log-level=50"],  # the kernel would tell of TCP and of being stopped at the end
         )
     except PapermillExecutionError as error:
-        if error.ename == "EndOfDryRun":
+        if error.ename == "EndOfNotebook":
             _remove_error_cells(output)
             return
         reason = error.evalue if error.ename == "UserError" else f"{error.ename}: {error.evalue}"
@@ -144,7 +144,7 @@ def run_notebook(name, folder, parameters):
 
 
 def _remove_error_cells(path):
-    """Remove the cells in which papermill says that the notebook failed: a dry run ends where it should."""
+    """Remove the cells in which papermill says that the notebook failed: it ended where it should."""
     import nbformat
     from papermill.execute import ERROR_MARKER_TAG
 
@@ -175,16 +175,19 @@ def summary(folder: Path, minutes: float) -> str:
     saved = json.loads((folder / "report.json").read_text())
     report = Report.from_dict(saved)
     best = report.best
-    base_at = show_temperature(report.base_temperature)
-    tuned_at = show_temperature(report.tuned_temperature)
+    base_at = show_temperatures(report.base_temperatures)
+    tuned_at = show_temperatures(report.tuned_temperatures)
+    headline = report.headline
     rows = [
-        (f"base at its best, {base_at} [95 %]", _show_share(best.base_rate, best.base_interval)),
         (f"tuned at its best, {tuned_at} [95 %]", _show_share(best.tuned_rate, best.tuned_interval)),
-        ("difference", f"{show_difference(best)}, p = {best.p_value:.2g}"),
-        ("on", f"{best.items} held-out prompts in {best.clusters} clusters not trained on"),
+        (f"base at its best, {base_at} [95 %]", _show_share(best.base_rate, best.base_interval)),
+        ("smallest of three differences", f"{show_difference(headline)}, against the base {report.headline_base}"),
+        ("", show_p(headline)),
+        ("against the base at its best", show_difference(best)),
         ("against the base greedy", show_difference(report.against_greedy)),
         ("against the base at T = 1", show_difference(report.against_sampled)),
         ("both at T = 1", show_difference(report.sampled)),
+        ("on", f"{best.items} held-out prompts in {best.clusters} clusters not trained on"),
         ("verdict", report.verdict),
     ]
     for outcome in report.base_outcomes | report.tuned_outcomes:
@@ -259,9 +262,12 @@ def main(arguments=None):
         task = choose_task(task_name, profile, given.get("TASK_OPTIONS", ""), level=level)
         choose_rewards(given.get("REWARDS", ""), task)
         name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
-        from helpers.grpo import GRPOConfig, check_control  # seconds of imports that a mistake above need not wait for
+        # Seconds of imports that a mistake above need not wait for.
+        from helpers.grpo import GRPOConfig, check_control
+        from helpers.grpo.rft import check_baseline
 
         check_control(given.get("CONTROL", ""))
+        check_baseline(given.get("BASELINE", ""))
         GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
         folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)

@@ -93,8 +93,8 @@ def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, measure=
 
     bars: list of (label, share, (low, high), group), in order; groups have colours of their own, and intervals are
     95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. best_temperatures: each model's own
-    best, marked on its sweep. pass_at_k: {k: (share, (low, high))}, or empty. tokens: numbers of tokens of each
-    answer. measure: `(label, values)` of a number measured of each correct answer, or None.
+    best, of the two halves of the prompts, marked on its sweep. pass_at_k: {k: (share, (low, high))}, or empty. tokens:
+    numbers of tokens of each answer. measure: `(label, values)` of a number measured of each correct answer, or None.
     """
     figure, axes = _figure(4 if measure is None else 5, width=2.9)
     _plot_bars(axes[0], bars)
@@ -124,10 +124,11 @@ def _plot_sweeps(axis, sweeps, best):
         temperatures = sorted(shares)
         values = [shares[temperature] for temperature in temperatures]
         axis.plot(temperatures, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
-        axis.plot(best[name], shares[best[name]], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
+        for temperature in sorted(set(best[name])):
+            axis.plot(temperature, shares[temperature], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
     axis.set_ylim(0, 1.05)
-    axis.set_xlabel("temperature (0: greedy); circle: its best", fontsize=8)
-    axis.set_title("monitor prompts, share solved", fontsize=9)
+    axis.set_xlabel("temperature (0: greedy); circles: its best", fontsize=8)
+    axis.set_title("share solved, by temperature", fontsize=9)
     axis.legend(fontsize=7, frameon=False)
 
 

@@ -16,8 +16,11 @@ from helpers.evaluation.compare import (
     compare_records,
     outcome_rates,
     show_difference,
+    show_p,
     show_temperature,
+    show_temperatures,
 )
+from helpers.evaluation.power import Chance, chance_of_win, chances_of_win, exact_power, smallest_visible
 from helpers.evaluation.records import (
     SWEEPS,
     TEMPERATURES,

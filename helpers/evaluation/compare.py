@@ -1,20 +1,22 @@
 """Is the tuned model better? One verdict in words.
 
 A model that has only become surer of itself also scores higher at temperature 1, and so does the base when its
-temperature is lowered. So each model answers at its own best temperature, chosen on other prompts than those that
-decide, and the tuned model must beat the base at its best, greedy, and at temperature 1. All three tests must reject,
-so no correction for their number is due.
+temperature is lowered. So the tuned model at its own best temperature must beat the base greedy, at temperature 1, and
+at the base's own best, and the headline is the smallest of these three differences. All three tests must reject, so no
+correction for their number is due.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
-from helpers.evaluation.records import Evaluation, Record
+from helpers.evaluation.power import smallest_visible
+from helpers.evaluation.records import TEMPERATURES, Evaluation, Record
 from helpers.evaluation.statistics import Difference, difference
 from helpers.runtime import UserError
 
-#: A difference is called none if its whole interval lies within this, either way.
+#: A difference is called none if its whole interval lies within this, either way. A gain at temperature 1 is called
+#: sharper if the interval at the own best temperatures ends below it.
 NULL_MARGIN = 0.05
 
 
@@ -22,15 +24,17 @@ NULL_MARGIN = 0.05
 class Report:
     """Two models on the same prompts. Rates and differences are shares (0.25 = 25 points).
 
-    base_temperature, tuned_temperature: each model's own best. best: the tuned model against the base, each at its
-    own best; the primary comparison. against_greedy, against_sampled: the tuned model at its best against the base
-    greedy and at temperature 1. greedy, sampled: both greedy, and both at temperature 1. win_margin: what the lower
-    end of the primary interval must exceed for a win. base_outcomes, tuned_outcomes: the share of each outcome at
-    temperature 1. verdict: "win", "sharper", "null", "inconclusive" or "regression".
+    temperatures: the grid. base_temperatures, tuned_temperatures: each model's own best, of the two halves of the
+    prompts (`Evaluation`). best: the tuned model against the base, each at its own best. against_greedy,
+    against_sampled: the tuned model at its best against the base greedy and at temperature 1. greedy, sampled: both
+    greedy, and both at temperature 1. win_margin: what the lower end of the smallest interval must exceed for a win.
+    base_outcomes, tuned_outcomes: the share of each outcome at temperature 1. verdict: "win", "sharper", "null",
+    "inconclusive" or "regression".
     """
 
-    base_temperature: float
-    tuned_temperature: float
+    temperatures: list[float]
+    base_temperatures: list[float]
+    tuned_temperatures: list[float]
     best: Difference
     against_greedy: Difference
     against_sampled: Difference
@@ -41,56 +45,91 @@ class Report:
     tuned_outcomes: dict[str, float]
 
     @property
+    def headline(self) -> Difference:
+        """The smallest of the three differences that a win needs."""
+        return min(self._against().values(), key=lambda found: found.difference)
+
+    @property
+    def headline_base(self) -> str:
+        """How the base answered in the headline: "at its own best temperature", "greedy" or "at temperature 1"."""
+        against = self._against()
+        return min(against, key=lambda name: against[name].difference)
+
+    def _against(self) -> dict[str, Difference]:
+        """How the base answered -> the difference of the tuned model at its best to it."""
+        return {
+            "at its own best temperature": self.best,
+            "greedy": self.against_greedy,
+            "at temperature 1": self.against_sampled,
+        }
+
+    @property
+    def missing_temperatures(self) -> list[float]:
+        """What a grid needs for a win and this one lacks."""
+        return sorted(set(TEMPERATURES) - set(self.temperatures))
+
+    @property
     def verdict(self) -> str:
-        tests = (self.best, self.against_greedy, self.against_sampled)
-        if all(test.is_gain for test in tests) and self.best.interval[0] > self.win_margin:
+        if self._is_gain() and not self.missing_temperatures:
             return "win"
         if self.best.is_loss:
             return "regression"
-        if self.sampled.is_gain and not self.best.is_gain:
-            return "sharper"
-        if self.best.is_gain:
-            return "inconclusive"
         low, high = self.best.interval
+        if self.sampled.is_gain and high < NULL_MARGIN:
+            return "sharper"
         return "null" if -NULL_MARGIN < low and high < NULL_MARGIN else "inconclusive"
+
+    def _is_gain(self) -> bool:
+        """Tell whether all three tests reject, with the headline's interval above the margin."""
+        all_reject = all(found.is_gain for found in self._against().values())
+        return all_reject and self.headline.interval[0] > self.win_margin
 
     def sentence(self) -> str:
         """What happened, with its numbers."""
-        best = self.best
-        primary = (
-            f"the tuned model at its own best temperature ({show_temperature(self.tuned_temperature)}) solves "
-            f"{best.tuned_rate:.1%} of {best.items} held-out prompts in {best.clusters} clusters and the base at its "
-            f"own best ({show_temperature(self.base_temperature)}) {best.base_rate:.1%}: {show_difference(best)}, "
-            f"p = {best.p_value:.2g}"
+        found = self.headline
+        numbers = (
+            f"the tuned model at its own best temperature ({show_temperatures(self.tuned_temperatures)}) solves "
+            f"{found.tuned_rate:.1%} of {found.items} held-out prompts in {found.clusters} clusters and the base "
+            f"{self.headline_base} {found.base_rate:.1%}, which is the smallest of three differences: "
+            f"{show_difference(found)}, {show_p(found)}"
         )
-        others = (
-            f"against the base greedy {show_difference(self.against_greedy)}, "
-            f"against the base at temperature 1 {show_difference(self.against_sampled)}"
+        others = ", ".join(
+            f"{show_difference(other)} against the base {name}"
+            for name, other in self._against().items()
+            if name != self.headline_base
         )
         meaning = {
             "win": "Win: it got better",
             "regression": "Regression: it got worse",
             "sharper": (
-                f"Sharper, not better: at temperature 1 it gained {show_difference(self.sampled)}, but the base gets "
-                "there, or near, by its temperature alone"
+                f"Sharper, not better: at temperature 1 it gained {show_difference(self.sampled)}, but at the own best "
+                f"temperatures a gain of {100 * NULL_MARGIN:.0f} points is excluded"
             ),
             "null": f"Null: no difference beyond {100 * NULL_MARGIN:.0f} points either way",
             "inconclusive": self._inconclusive(),
         }
-        return f"{meaning[self.verdict]}; {primary}; {others}."
+        return f"{meaning[self.verdict]}; {numbers}; {others}."
 
     def _inconclusive(self) -> str:
-        beaten = {"greedy": self.against_greedy.is_gain, "at temperature 1": self.against_sampled.is_gain}
-        if self.best.is_gain and not all(beaten.values()):
-            unbeaten = " and ".join(where for where, is_gain in beaten.items() if not is_gain)
-            return f"Inconclusive: better than the base at its own best, but not than the base {unbeaten}"
-        if self.best.is_gain:
+        if self._is_gain():
+            missing = ", ".join(f"{temperature:g}" for temperature in self.missing_temperatures)
+            return (
+                f"Inconclusive: a gain, but the temperatures {missing} were not tried, and a base that is right there "
+                "would seem to gain by being cooled"
+            )
+        unbeaten = [name for name, found in self._against().items() if not found.is_gain]
+        if self.best.is_gain and unbeaten:
+            return (
+                "Inconclusive: better than the base at its own best temperature, but not than the base "
+                f"{' and '.join(unbeaten)}"
+            )
+        if not unbeaten:
             return (
                 f"Inconclusive: a gain, but its interval does not lie above the {100 * self.win_margin:+.0f} points "
                 "that a win needs here"
             )
-        visible = 100 * self.best.smallest_visible
-        return f"Inconclusive: so many prompts show a difference of {visible:.0f} points or more"
+        visible = smallest_visible(self.headline)
+        return f"Inconclusive: so many prompts show a difference of {100 * visible:.0f} points or more"
 
     def to_dict(self) -> dict:
         """Return plain values, for JSON."""
@@ -107,17 +146,18 @@ class Report:
 def compare(base: Evaluation, tuned: Evaluation, win_margin: float = 0.0) -> Report:
     """Compare two models, each at its own best temperature.
 
-    win_margin: what the lower end of the primary interval must exceed for a win, fixed before the run.
+    win_margin: what the lower end of the smallest interval must exceed for a win, fixed before the run.
 
-    Raises UserError if the two were not evaluated alike: other temperatures, other prompts, a temperature chosen on
-    prompts that also decide, or without greedy and temperature 1.
+    Raises UserError if the two were not evaluated alike, with other temperatures or other prompts, or without greedy
+    and temperature 1.
     """
     _check_alike(base, tuned)
-    base_greedy, tuned_greedy = base.confirm[0.0], tuned.confirm[0.0]
-    base_sampled, tuned_sampled = base.confirm[1.0], tuned.confirm[1.0]
+    base_greedy, tuned_greedy = base.records[0.0], tuned.records[0.0]
+    base_sampled, tuned_sampled = base.records[1.0], tuned.records[1.0]
     return Report(
-        base_temperature=base.best_temperature,
-        tuned_temperature=tuned.best_temperature,
+        temperatures=sorted(base.records),
+        base_temperatures=list(base.best_temperatures),
+        tuned_temperatures=list(tuned.best_temperatures),
         best=compare_records(base.best, tuned.best),
         against_greedy=compare_records(base_greedy, tuned.best),
         against_sampled=compare_records(base_sampled, tuned.best),
@@ -160,10 +200,10 @@ def outcome_rates(records: Sequence[Record]) -> dict[str, float]:
 
 
 def _check_alike(base: Evaluation, tuned: Evaluation) -> None:
-    grid = sorted(base.monitor)
-    if grid != sorted(tuned.monitor):
+    grid = sorted(base.records)
+    if grid != sorted(tuned.records):
         raise UserError(
-            f"The base was tried at the temperatures {grid} and the tuned model at {sorted(tuned.monitor)}: "
+            f"The base was tried at the temperatures {grid} and the tuned model at {sorted(tuned.records)}: "
             "evaluate both with the same grid."
         )
     if not {0.0, 1.0} <= set(grid):
@@ -171,28 +211,25 @@ def _check_alike(base: Evaluation, tuned: Evaluation) -> None:
             f"The temperatures {grid} leave out greedy (0) or 1: without both, a model that is only surer of itself "
             "would look better."
         )
-    answers = [*base.monitor.values(), *tuned.monitor.values()]
-    monitored = set(_items(answers[0]))
-    if any(set(_items(records)) != monitored for records in answers):
-        raise UserError("The temperatures were not chosen on the same prompts: evaluate both models on the same ones.")
-    decisive = {item for evaluation in (base, tuned) for part in evaluation.confirm.values() for item in _items(part)}
-    if monitored & decisive:
-        raise UserError(
-            f"{len(monitored & decisive)} prompts both chose a temperature and decide: a choice made on the confirm "
-            "prompts would flatter itself, so choose it on others."
-        )
-    for evaluation in (base, tuned):
-        missing = {0.0, 1.0, evaluation.best_temperature} - set(evaluation.confirm)
-        if missing:
-            raise UserError(
-                f"The confirm prompts were not answered at temperature {min(missing):g} by {evaluation.name}: "
-                "evaluate it there too."
-            )
+    answers = [*base.records.values(), *tuned.records.values()]
+    asked = sorted(_items(answers[0]))
+    if any(sorted(_items(records)) != asked for records in answers):
+        raise UserError("The models did not answer the same prompts at every temperature: evaluate both again.")
 
 
 def show_temperature(temperature: float) -> str:
     """ "greedy" or "T = 0.8"."""
     return f"T = {temperature:g}" if temperature else "greedy"
+
+
+def show_temperatures(temperatures: Sequence[float]) -> str:
+    """The temperatures of the two halves, such as "T = 0.8", or "greedy and T = 0.6" where they differ."""
+    return " and ".join(map(show_temperature, sorted(set(temperatures))))
+
+
+def show_p(found: Difference) -> str:
+    """The p-value, with the smallest that so many clusters could give."""
+    return f"p = {found.p_value:.2g} (the smallest possible is {found.p_floor:.2g})"
 
 
 def show_difference(found: Difference) -> str:

@@ -3,17 +3,20 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from helpers.runtime import UserError, did_you_mean, random_seed, write_whole
 from helpers.tasks import UNJUDGED, Task
 from helpers.tasks.grading import grade_answers
 
-#: Greedy, and four temperatures to sample at. Both models of a comparison get the same.
-TEMPERATURES = (0.0, 0.6, 0.8, 1.0, 1.2)
+#: Greedy, and temperatures to sample at. Both models of a comparison get the same, and without all of these no verdict
+#: is a win: where the base is right at a temperature that lies in a gap of the grid, a base that was merely cooled wins
+#: (`tests/evaluation/test_power.py` simulates it).
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 Record = dict
-#: temperature -> the records of one model on one set of prompts
+#: temperature -> the records of one model
 Records = dict[float, list[Record]]
 
 
@@ -21,20 +24,20 @@ Records = dict[float, list[Record]]
 class SweepPlan:
     """How much of an evaluation to run; fixed here, before any result is known.
 
-    temperatures: the grid that both models are tried at. monitor_items: prompts on which each model's temperature is
-    chosen. confirm_items: prompts that decide. pass_prompts, pass_samples: prompts and answers to each for pass@k.
+    temperatures: the grid that both models are tried at. items: prompts, each answered once at each temperature.
+    probe_items: prompts of the split "probe". pass_prompts, pass_samples: prompts and answers to each for pass@k.
     """
 
     temperatures: tuple[float, ...]
-    monitor_items: int
-    confirm_items: int
+    items: int
+    probe_items: int
     pass_prompts: int
     pass_samples: int
 
 
 SWEEPS = {
-    "full": SweepPlan(TEMPERATURES, monitor_items=200, confirm_items=320, pass_prompts=48, pass_samples=16),
-    "small": SweepPlan((0.0, 1.0), monitor_items=20, confirm_items=64, pass_prompts=0, pass_samples=0),
+    "full": SweepPlan(TEMPERATURES, items=320, probe_items=320, pass_prompts=48, pass_samples=16),
+    "small": SweepPlan(TEMPERATURES, items=64, probe_items=20, pass_prompts=0, pass_samples=0),
 }
 
 
@@ -52,45 +55,57 @@ def sweep_plan(name: str, profile) -> SweepPlan:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model's answers. monitor: to the prompts on which its temperature is chosen, at every temperature of the
-    grid. confirm: to the prompts of the verdict, greedily, at temperature 1, and at the chosen temperature."""
+    """One model's answers to one set of prompts, at every temperature of a grid.
+
+    The model's own best temperature is cross-fitted: the prompts are dealt into two halves, and each half is answered
+    at the temperature that did best on the other. So no answer that chooses a temperature also counts at it, and all
+    prompts count.
+    """
 
     name: str
-    monitor: Records
-    confirm: Records
+    records: Records
 
-    @property
-    def best_temperature(self) -> float:
-        """The model's own best temperature, by the monitor prompts alone."""
-        return best_temperature(self.monitor)
+    @cached_property
+    def best_temperatures(self) -> tuple[float, float]:
+        """The temperatures at which the prompts of the first and of the second half count."""
+        first, second = [best_temperature(self._half(number)) for number in (0, 1)]
+        return second, first
 
-    @property
+    @cached_property
     def best(self) -> list[Record]:
-        """The answers to the confirm prompts at the model's own best temperature."""
-        return self.confirm[self.best_temperature]
+        """The answers at the model's own best temperatures, in the order of the prompts."""
+        halves = self._halves
+        by_half = [self.records[temperature] for temperature in self.best_temperatures]
+        return [by_half[halves[record["id"]]][place] for place, record in enumerate(by_half[0])]
+
+    def _half(self, number: int) -> Records:
+        """The records of one half of the prompts."""
+        return {
+            temperature: [record for record in records if self._halves[record["id"]] == number]
+            for temperature, records in self.records.items()
+        }
+
+    @cached_property
+    def _halves(self) -> dict[str, int]:
+        """id of a prompt -> 0 or 1, in turns among the prompts of a cluster."""
+        first_temperature = min(self.records)
+        by_cluster = sorted(self.records[first_temperature], key=lambda record: str(record["cluster"]))
+        return {record["id"]: place % 2 for place, record in enumerate(by_cluster)}
 
     def all_records(self) -> list[Record]:
-        """Every record, with the set of prompts that it belongs to as `split`."""
-        return [
-            {**record, "split": split}
-            for split, records in (("monitor", self.monitor), ("confirm", self.confirm))
-            for part in records.values()
-            for record in part
-        ]
+        return [record for records in self.records.values() for record in records]
 
 
 def evaluate(
-    engine, task: Task, monitor, confirm, params, name: str, temperatures: Iterable[float] = TEMPERATURES
+    engine, task: Task, prompts, params, name: str, temperatures: Iterable[float] = TEMPERATURES
 ) -> Evaluation:
-    """Find a model's own best temperature on one set of prompts, and answer another set at it.
+    """Answer every prompt at each temperature of a grid, and return the `Evaluation`.
 
-    engine: `RolloutEngine`. monitor, confirm: rows of `task.dataset("monitor" and "confirm", ...)`. params:
-    `SamplingParams`, of which the temperature is not used; the same seed gives both models of a comparison the same
-    luck. name: of the model. temperatures: the grid; 0 is greedy.
+    engine: `RolloutEngine`. prompts: rows of `task.dataset("confirm", ...)`. params: `SamplingParams`, of which the
+    temperature is not used; the same seed gives both models of a comparison the same luck. name: of the model.
+    temperatures: the grid; 0 is greedy.
     """
-    swept = records_at(temperatures, engine, task, monitor, params, name, "monitor")
-    chosen = {0.0, 1.0, best_temperature(swept)}
-    return Evaluation(name, swept, records_at(chosen, engine, task, confirm, params, name, "confirm"))
+    return Evaluation(name, records_at(temperatures, engine, task, prompts, params, name, "confirm"))
 
 
 def records_at(temperatures: Iterable[float], engine, task: Task, dataset, params, name: str, split: str) -> Records:
@@ -169,6 +184,8 @@ def trained_on(origin: dict) -> str:
     judged = ", judged at sandbox level process" if settings.get("sandbox") == "process" else ""
     warning = selection_warning(origin)
     chosen = f"; {warning}" if warning else ""
+    if origin.get("method", "GRPO") != "GRPO":
+        paid = f"correct answers, by {origin['method']}"
     return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}{chosen}"
 
 

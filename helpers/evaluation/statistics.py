@@ -1,4 +1,7 @@
-"""Statistics of right and wrong answers: intervals, paired tests, pass@k, diversity. Shares, not percent."""
+"""Statistics of right and wrong answers: intervals, paired tests, pass@k, diversity. Shares, not percent.
+
+Tests are exact. What a planned evaluation can see is in `power.py`.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -6,12 +9,10 @@ from dataclasses import dataclass
 from math import comb, sqrt
 
 import numpy as np
-from scipy.stats import binomtest, permutation_test, t
+from scipy.stats import binomtest, t
 
 ALPHA = 0.05
-Z95, Z80 = 1.959964, 0.841621
-#: Up to this many clusters every way to flip their signs is tried; beyond, as many are drawn.
-EXACT_CLUSTERS = 16
+Z95 = 1.959964
 
 Interval = tuple[float, float]
 
@@ -21,8 +22,8 @@ class Difference:
     """Two models' answers to the same items, compared.
 
     clusters: groups of items whose answers may be alike, such as the wordings of the prompts. Intervals are 95 %.
-    gained, lost: items that only the tuned, or only the base, model solved. smallest_visible: the difference that
-    so many items would show with a power of 80 %.
+    gained, lost: items that only the tuned, or only the base, model solved. p_floor: the smallest p-value that so many
+    clusters could give.
     """
 
     items: int
@@ -36,11 +37,7 @@ class Difference:
     gained: int
     lost: int
     p_value: float
-
-    @property
-    def smallest_visible(self) -> float:
-        low, high = self.interval
-        return (Z95 + Z80) * (high - low) / (2 * Z95)
+    p_floor: float
 
     @property
     def is_gain(self) -> bool:
@@ -78,6 +75,7 @@ def difference(base: Sequence[bool], tuned: Sequence[bool], clusters: Sequence[H
         gained=gained,
         lost=lost,
         p_value=sign_flip_test(change, clusters),
+        p_floor=2.0 ** (1 - len(set(clusters))),
     )
 
 
@@ -90,26 +88,24 @@ def mcnemar_exact(gained: int, lost: int) -> float:
 
 
 def sign_flip_test(change: Sequence[int], clusters: Sequence[Hashable]) -> float:
-    """Two-sided p-value that a cluster's net gain is as likely to be a loss of the same size.
+    """Two-sided exact p-value that a cluster's net gain is as likely to be a loss of the same size.
 
-    change: -1, 0 or 1 for each item. If nothing was learnt, the sign of each cluster's sum is a coin. Every way that
-    the coins can fall is tried, for more than 16 clusters 65,536 of them, drawn with a fixed seed. Where all sums are
-    of one size, as with an item to a cluster, this is McNemar's test.
+    change: -1, 0 or 1 for each item. If nothing was learnt, the sign of each cluster's sum is a coin, so the
+    distribution of the total is a convolution of as many coins. Where all sums are of one size, as with an item to a
+    cluster, this is McNemar's test.
     """
-    sums = _cluster_sums(np.asarray(change, dtype=float), clusters)
-    sums = sums[sums != 0]
-    if len(set(np.abs(sums).tolist())) <= 1:
-        return mcnemar_exact(gained=int((sums > 0).sum()), lost=int((sums < 0).sum()))
-    result = permutation_test(
-        (sums,),
-        lambda values, axis: values.sum(axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=2**EXACT_CLUSTERS,
-        batch=2**12,
-        rng=np.random.default_rng(0),
-    )
-    return float(result.pvalue)
+    sums = _cluster_sums(np.asarray(change, dtype=int), clusters)
+    reach = int(np.abs(sums).sum())
+    # The probability of each total from -reach to reach.
+    probability = np.ones(1)
+    for size in np.abs(sums):
+        flipped = np.zeros(len(probability) + 2 * size)
+        flipped[: len(probability)] += probability / 2
+        flipped[2 * size :] += probability / 2
+        probability = flipped
+    totals = np.arange(-reach, reach + 1)
+    as_extreme = np.abs(totals) >= abs(int(sums.sum()))
+    return min(1.0, float(probability[as_extreme].sum()))
 
 
 def paired_difference(gained: int, lost: int, items: int) -> tuple[float, float]:
@@ -126,7 +122,7 @@ def paired_interval(gained: int, lost: int, items: int) -> Interval:
     """
     n = items + 2
     centre = (gained - lost) / n
-    half = Z95 * sqrt(((gained + lost + 1) / n - centre**2) / n)
+    half = Z95 * np.sqrt(((gained + lost + 1) / n - centre**2) / n)
     return centre - half, centre + half
 
 
@@ -167,7 +163,7 @@ def rate_interval(shares: Sequence[float], clusters: Sequence[Hashable]) -> Inte
 
 def _wider(one: Interval, other: Interval, lowest: float) -> Interval:
     """The smallest interval that contains both, within [lowest, 1]."""
-    return max(lowest, min(one[0], other[0])), min(1.0, max(one[1], other[1]))
+    return float(max(lowest, min(one[0], other[0]))), float(min(1.0, max(one[1], other[1])))
 
 
 def _cluster_sums(values: np.ndarray, clusters: Sequence[Hashable]) -> np.ndarray:

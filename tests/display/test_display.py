@@ -43,7 +43,7 @@ def comparison(speeds=(1.0, 1.5), pass_at_k=True):
     return {
         "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("refused", 0.3, (0.1, 0.6), "refused")],
         "sweeps": {"base": {0.0: 0.1, 1.0: 0.2}, "tuned": {0.0: 0.9, 1.0: 0.8}},
-        "best_temperatures": {"base": 1.0, "tuned": 0.0},
+        "best_temperatures": {"base": (1.0, 0.0), "tuned": (0.0, 0.0)},
         "pass_at_k": {"base": curve, "tuned": curve} if pass_at_k else {},
         "tokens": {"base": [80, 90, 150], "tuned": [70, 71]},
         "measure": ("speed, plain loops = 1", {"base": [], "tuned": list(speeds)}),
@@ -71,7 +71,7 @@ def test_every_bar_has_its_interval():
 def test_each_models_own_best_temperature_is_marked():
     axis = plot_comparison(**comparison()).axes[1]
     marked = [line.get_xydata().tolist() for line in axis.lines if line.get_markerfacecolor() == "none"]
-    assert marked == [[[1.0, 0.2]], [[0.0, 0.9]]]
+    assert marked == [[[0.0, 0.1]], [[1.0, 0.2]], [[0.0, 0.9]]]
 
 
 def test_a_task_without_a_measure_has_no_panel_for_it():
