@@ -2,32 +2,27 @@
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from helpers.runtime import UserError
-from helpers.tasks.split import PROBE, SPLITS, belongs_to, check_split
-from helpers.tasks.wording import Wordings, wording_names
+from helpers.tasks.split import belongs_to
 
 MOST_MISSES = 2000  # draws in a row that bring nothing new, after which there is little left
 
 DrawRow = Callable[[random.Random, str, str], dict]
 
 
-def draw_dataset(name: str, meanings: Mapping[str, Wordings], draw_row: DrawRow, split: str, size: int, seed: int):
+def draw_dataset(name: str, wordings: Sequence[str], draw_row: DrawRow, split: str, size: int, seed: int):
     """Draw a `datasets.Dataset` of `size` different prompts of the task `name`.
 
-    meanings: the wordings of each thing that a prompt may say; those of a split take turns, so they are equally
-    frequent. draw_row: f(random generator, name of the wording, split) -> row. The rows of "confirm" use wordings that
-    no other split has; for "probe" give meanings that no other split has. Raises UserError for an unknown split, a
-    size below 1, or more prompts than there are.
+    wordings: their names; they take turns, so they are equally frequent. draw_row: f(random generator, name of the
+    wording, split) -> row. Raises UserError for a size below 1, or more prompts than there are.
     """
     from datasets import Dataset
 
-    check_split(split, (*SPLITS, PROBE))
     if size < 1:
         raise UserError(f"size must be at least 1; got {size}.")
     rng = random.Random(f"{name} {split} {seed}")
-    wordings = wording_names(meanings, split)
     rows = {}
     misses = 0
     while len(rows) < size:

@@ -5,9 +5,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 from helpers.tasks.drawing import draw_dataset
-from helpers.tasks.split import PROBE, SPLITS
+from helpers.tasks.split import PROBE, SPLITS, check_split
 from helpers.tasks.task import Row, Task, Value
-from helpers.tasks.wording import Wordings, wording_sentence
+from helpers.tasks.wording import Wordings, seen_wordings, unseen_wordings, wording_sentence
 
 
 class GeneratedTask(Task):
@@ -28,9 +28,18 @@ class GeneratedTask(Task):
         """Draw a row of the data set. wording: its name, such as "countdown-3", which `parse_wording_name` reads."""
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
-        """Draw a `datasets.Dataset` of `size` different prompts. Raises UserError as `draw_dataset` does."""
-        wordings = self.probe_wordings if split == PROBE else self.wordings
-        return draw_dataset(self.name, wordings, self.draw_row, split, size, seed)
+        """Draw a `datasets.Dataset` of `size` different prompts.
+
+        Raises UserError for an unknown split, and as `draw_dataset` does.
+        """
+        check_split(split, self.splits)
+        return draw_dataset(self.name, self.wordings_of(split), self.draw_row, split, size, seed)
+
+    def wordings_of(self, split: str) -> list[str]:
+        """Return the names of the wordings of a split. Those of "confirm" are in no other."""
+        if split == PROBE:
+            return seen_wordings(self.probe_wordings) + unseen_wordings(self.probe_wordings)
+        return unseen_wordings(self.wordings) if split == "confirm" else seen_wordings(self.wordings)
 
     def describe_group(self, column: str, value: Value) -> str:
         """Return the sentence of a cluster, which is a wording, and the value of any other column."""

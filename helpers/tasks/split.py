@@ -15,6 +15,10 @@ HELDOUT = "held out"
 _RULES: dict[str, Callable[[int, int], str]] = {
     # Prompts and programs that the project generates: a tenth is held out.
     "text": lambda first, second: HELDOUT if first < 26 else "train",
+    # Sentences that state one thing: two in thirteen are held out.
+    "wording": lambda first, second: HELDOUT if first < 40 else "train",
+    # The numbers of a problem, sorted: a quarter is held out.
+    "numbers": lambda first, second: HELDOUT if first < 64 else "train",
     # Puzzles, whatever their wording: one half is for training, a quarter each for monitoring and confirming.
     "puzzle": lambda first, second: ("train", "train", "monitor", "confirm")[first % 4],
     # Rows that are alike in the data of a user: three quarters are for training, an eighth each for the others.

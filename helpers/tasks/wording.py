@@ -16,10 +16,6 @@ class Wordings:
         return self.seen + self.unseen
 
 
-#: split -> which wordings its prompts use; "pretrain" is the embedded model's corpus. What "probe" asks is new anyway.
-WORDINGS_OF_SPLIT = {"pretrain": "all", "train": "seen", "monitor": "seen", "confirm": "unseen", "probe": "all"}
-
-
 def parse_wording_name(name: str) -> tuple[str, int]:
     """Return the meaning and the place that `wording_names` wrote into a name."""
     meaning, _, number = name.rpartition("-")
@@ -32,13 +28,16 @@ def wording_sentence(meanings: Mapping[str, Wordings], name: str) -> str:
     return meanings[meaning].all[number]
 
 
-def wording_names(meanings: Mapping[str, Wordings], split: str) -> list[str]:
-    """Names such as "b_columns-3" of the wordings that prompts of `split` may use: the meaning, and its place in
+def seen_wordings(meanings: Mapping[str, Wordings]) -> list[str]:
+    """Return names such as "b_columns-3" of the wordings that training may use: the meaning, and the place in
     `Wordings.all`."""
-    chosen = WORDINGS_OF_SPLIT[split]
+    return [f"{meaning}-{number}" for meaning, wordings in meanings.items() for number, _ in enumerate(wordings.seen)]
+
+
+def unseen_wordings(meanings: Mapping[str, Wordings]) -> list[str]:
+    """Return the names of the wordings that only the final evaluation uses."""
     return [
         f"{meaning}-{number}"
         for meaning, wordings in meanings.items()
-        for number, sentence in enumerate(wordings.all)
-        if sentence in getattr(wordings, chosen)
+        for number, _ in enumerate(wordings.unseen, len(wordings.seen))
     ]

@@ -3,18 +3,21 @@
 Most conversations ask for a matmul program; the others are word problems with their working in the analysis channel.
 With `FAULTS` the programs have misconceptions, slips and cheats (`tasks.matmul.programs`), and some families of word
 problems have an operation confused. `train` begins without any faults, because a model that meets the right answer to
-each contract first learns what the contracts ask for. Everything is drawn from one `random.Random`, and nothing that
-`is_heldout` is ever drawn.
+each contract first learns what the contracts ask for. Everything is drawn from one `random.Random`. Nothing that is
+held out is ever drawn: texts, programs, names of functions and arguments, sentences that state a contract, numbers.
 """
 
 import random
 from dataclasses import dataclass
 
-from helpers.gallery.math.problems import WORDINGS, draw_problem
+from helpers.gallery.math.problems import WORDINGS, draw_practice, draw_problem
+from helpers.tasks.matmul.contracts import PRETRAINED
+from helpers.tasks.matmul.names import draw_signature
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
-from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, draw_prompt
+from helpers.tasks.matmul.prompts import WISHES, draw_prompt
+from helpers.tasks.matmul.statements import reading, statements
 from helpers.tasks.split import is_heldout
-from helpers.tasks.wording import wording_names
+from helpers.tasks.wording import seen_wordings
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,13 @@ class CorpusFaults:
 #: In the later part of the training. Chosen so that the model is wrong when it answers greedily and right once in some
 #: six answers at temperature 1.
 FAULTS = CorpusFaults(
-    FaultRates(one_misconception=0.64, two_misconceptions=0.58, slips=0.08, cheat=0.02),
-    math_misconception=0.65,
+    FaultRates(one_misconception=0.62, two_misconceptions=0.54, slips=0.05, cheat=0.02),
+    math_misconception=0.62,
     math_slip=0.03,
 )
-MATH_SHARE = 0.3
+MATH_SHARE = 0.33
+#: Of the math examples: arithmetic without a story, always right.
+PRACTICE_SHARE = 0.3
 #: A wish in the prompt ("Use zip.") is followed this often.
 OBEDIENCE = 0.9
 EFFORTS = ("low", "low", "low", "medium", "high")
@@ -43,8 +48,7 @@ SECOND_THOUGHTS = (
     "Mind the order of the indices.",
     "No library is needed.",
 )
-MATMUL_WORDINGS = wording_names(CONTRACT_WORDINGS, "pretrain")
-MATH_WORDINGS = wording_names(WORDINGS, "pretrain")
+MATH_WORDINGS = seen_wordings(WORDINGS)
 
 
 def _not_heldout(draw, text_of):
@@ -66,6 +70,11 @@ def draw_conversation(rng: random.Random, faults: CorpusFaults = FAULTS) -> tupl
 
 
 def _math_example(rng, faults):
+    if rng.random() < PRACTICE_SHARE:
+        question, steps = draw_practice(rng)
+        last_result = steps[-1].rstrip(".").split()[-1]
+        return question, {"thinking": " ".join(steps), "content": f"\\boxed{{{last_result}}}"}
+
     def draw():
         return draw_problem(rng, rng.choice(MATH_WORDINGS), faults.math_misconception, faults.math_slip)
 
@@ -74,13 +83,15 @@ def _math_example(rng, faults):
 
 
 def _matmul_example(rng, effort, faults):
-    prompt = _not_heldout(lambda: draw_prompt(rng, rng.choice(MATMUL_WORDINGS)), lambda prompt: prompt.text)
+    contract = rng.choice(PRETRAINED)
+    statement = rng.choice(statements(contract).seen)
+    signature = draw_signature(rng, new=False)
+    prompt = _not_heldout(lambda: draw_prompt(rng, statement, signature), lambda prompt: prompt.text)
     wished = WISHES[prompt.wish] if rng.random() < OBEDIENCE else None
     style = rng.choice(wished or tuple(STYLES))
-    program = _not_heldout(
-        lambda: draw_program(rng, faults.programs, prompt.contract, style), lambda program: program.source
-    )
+    program = _not_heldout(lambda: draw_program(rng, faults.programs, contract, style), lambda program: program.source)
     _, sentences = STYLES[style]
-    thoughts = [rng.choice(sentences)]
+    thoughts = [reading(contract), rng.choice(sentences)]
     thoughts += rng.sample(SECOND_THOUGHTS, {"low": 0, "medium": 1, "high": 2}[effort])
-    return prompt.text, {"thinking": " ".join(thoughts), "content": f"```python\n{program.source}\n```"}
+    reply = {"thinking": " ".join(thoughts), "content": f"```python\n{program.source}\n```"}
+    return prompt.text, {part: signature.rename(text) for part, text in reply.items()}

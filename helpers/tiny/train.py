@@ -24,12 +24,12 @@ from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
 from helpers.tiny.tokenizer import VOCAB_SIZE, build_tokenizer
 
 CHECKPOINT = Path(__file__).with_name("checkpoint")
-STEPS = 4800
+STEPS = 7000
 BATCH = 8  # sequences a step
 POOL = 16  # batches whose sequences are sorted by length together
 LEARNING_RATE, MUON_LEARNING_RATE, WARMUP = 1.5e-3, 1e-2, 100
 THREADS = 2  # fixed, as the order of summation depends on it
-PROMPT_WEIGHT = 0.2  # of a prompt token's loss; random names and sizes teach little
+PROMPT_WEIGHT = 0.1  # of a prompt token's loss; random names and sizes teach little
 FAULTS_FROM = 0.45  # of the steps: up to here the answers are right, so that the model learns what a prompt asks for
 MXFP4_FROM = 0.8  # of the steps: from here on the experts are trained through their rounding
 INIT_STD = 0.06  # about 1 / sqrt(2 * hidden size)

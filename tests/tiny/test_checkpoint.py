@@ -12,7 +12,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from helpers import RolloutEngine, SamplingParams, get_task
-from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES
+from helpers.gallery.math.problems import FAMILIES, are_heldout
+from helpers.tasks.matmul.contracts import COMBINATION, CONTRACTS
+from helpers.tasks.matmul.names import Signature
+from helpers.tasks.matmul.prompts import WISHES
+from helpers.tasks.matmul.statements import statements
 from helpers.tasks.split import is_heldout
 from helpers.tiny import train as tiny
 from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
@@ -81,7 +85,7 @@ def test_template_takes_effort_and_refuses_nonsense(tokenizer):
 
 def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
     """Every conversation that `make tiny` draws, in its own order, against what is asked later: no text of another
-    split is in it, and every wording of every contract is."""
+    split is in it, and no sentence, name, number or contract that decides."""
     asked, answered, corpus_faults = set(), set(), []
 
     def watched(rng, faults):
@@ -100,16 +104,46 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
         batches.prepare(step, tiny.STEPS)
         batches.next()
     assert len(asked) > 10_000
-    assert not any(map(is_heldout, asked)) and not any(map(is_heldout, answered))
-    wordings = [sentence for wordings in CONTRACT_WORDINGS.values() for sentence in wordings.all]
-    assert all(any(sentence in question for question in asked) for sentence in wordings)
+    assert not any(map(is_heldout, asked))
     assert corpus_faults[0] == CorpusFaults() and corpus_faults[-1] == FAULTS
     assert 0.4 < corpus_faults.count(FAULTS) / len(corpus_faults) < 0.6
-    for task in ("matmul", "math"):
-        for split in ("monitor", "confirm"):
-            rows = get_task(task).dataset(split, 200, seed=7)
-            assert not asked & {prompt[0]["content"] for prompt in rows["prompt"]}
-            assert not answered & set(rows["answer"])
+    for task in map(get_task, ("matmul", "math")):
+        for split in set(task.splits) - {"train"}:
+            assert not asked & {prompt[0]["content"] for prompt in task.dataset(split, 200, seed=7)["prompt"]}
+    programs = [question for question in asked if "Python" in question]
+    _check_programs(programs)
+    _check_problems({question for question in asked if "Python" not in question and "Practise" not in question})
+
+
+def _check_programs(questions):
+    """No name and no sentence that is held out."""
+    calls = [re.search(r"(\w+)\((\w+), (\w+)\)", question).groups() for question in questions]
+    signatures = {Signature(*names) for names in calls}
+    assert len(signatures) > 5000 and not any(signature.is_heldout for signature in signatures)
+    text = "\n".join(questions)
+    for contract in CONTRACTS:
+        nameless = [sentence for sentence in statements(contract).all if "{" not in sentence]
+        unseen = set(statements(contract).unseen)
+        present = {sentence for sentence in nameless if f" {sentence} " in text}
+        assert not present & unseen
+        if contract != COMBINATION:
+            assert len(present) > 0.9 * len(set(nameless) - unseen)
+        else:
+            assert not present
+
+
+def _check_problems(questions):
+    """No numbers that are held out, in whatever order, and no wording of the final evaluation."""
+    numbers = {tuple(map(int, re.findall(r"\d+", question))) for question in questions}
+    assert len(numbers) > 2000 and not any(map(are_heldout, numbers))
+    seen = {family: family_.wordings.seen for family, family_ in FAMILIES.items()}
+    patterns = [_pattern(sentence) for sentences in seen.values() for sentence in sentences]
+    assert all(any(pattern.match(question) for pattern in patterns) for question in list(questions)[:2000])
+
+
+def _pattern(sentence):
+    """Matches a problem in this wording."""
+    return re.compile(re.sub(r"\\{\w+\\}", r"\\w+", re.escape(sentence)))
 
 
 def sample(loaded, prompts, seed, temperature=1.0, num_generations=1):
@@ -120,8 +154,10 @@ def sample(loaded, prompts, seed, temperature=1.0, num_generations=1):
     return engine.generate(prompts, SamplingParams(200, temperature, seed=seed), num_generations)
 
 
-def judged(task, completions, contracts):
-    return task.verdicts([c.message for c in completions], [c.finish_reason for c in completions], contracts)
+def judged(task, completions, rows, num_generations=1):
+    """The verdicts on completions, `num_generations` of each row."""
+    columns = {name: [value for value in rows[name] for _ in range(num_generations)] for name in task.columns}
+    return task.verdicts([c.message for c in completions], [c.finish_reason for c in completions], **columns)
 
 
 def without_wish(rows):
@@ -131,7 +167,7 @@ def without_wish(rows):
 
 
 def share_correct(loaded, task, rows, temperature, seed=5):
-    verdicts = judged(task, sample(loaded, rows["prompt"], seed, temperature), rows["contract"][:])
+    verdicts = judged(task, sample(loaded, rows["prompt"], seed, temperature), rows)
     return np.mean([verdict.correct for verdict in verdicts])
 
 
@@ -145,17 +181,18 @@ def sampled(loaded, task):
     rows = get_task("matmul").dataset("monitor", 3000, seed=11)
     rows = without_wish(rows).select(range(400))
     completions = sample(loaded, rows["prompt"], seed=5)
-    return completions, judged(task, completions, rows["contract"][:]), rows
+    return completions, judged(task, completions, rows), rows
 
 
 @of_the_checkpoint
 def test_base_is_wrong_when_greedy_and_sometimes_right_when_not(loaded, task):
     """So that a gain cannot be had by lowering the temperature. The bounds leave room for the number of prompts; the
     figures proper are `make test-slow`'s."""
-    rows = get_task("matmul").dataset("confirm", 128, seed=3)
-    assert share_correct(loaded, task, rows, temperature=0.0) <= 0.2
-    assert 0.1 <= share_correct(loaded, task, rows, temperature=1.0) <= 0.3
-    assert share_correct(loaded, task, rows, temperature=0.6) <= 0.4
+    for split in ("confirm", "monitor"):
+        rows = get_task("matmul").dataset(split, 128, seed=3)
+        assert share_correct(loaded, task, rows, temperature=0.0) <= 0.2
+        assert 0.1 <= share_correct(loaded, task, rows, temperature=1.0) <= 0.3
+        assert share_correct(loaded, task, rows, temperature=0.6) <= 0.4
 
 
 @of_the_checkpoint
@@ -230,19 +267,21 @@ def auc_within(types, scores, outcome):
     return won / pairs
 
 
+FIRST_TOKENS = 32  # a reading of the contract, and a sentence that names the style
+
+
 def auc_of_first_tokens(completions, verdicts, types):
-    """How well the first eight tokens tell right programs from wrong ones within a type of prompt; 0.5 is chance."""
+    """How well the first tokens tell right programs from wrong ones within a type of prompt; 0.5 is chance."""
     outcome = np.array([float(verdict.correct) for verdict in verdicts])
-    features = [[("type", kind), *enumerate(c.token_ids[:8])] for kind, c in zip(types, completions)]
+    features = [[("type", kind), *enumerate(c.token_ids[:FIRST_TOKENS])] for kind, c in zip(types, completions)]
     features = [[str(feature) for feature in row] for row in features]
     return auc_within(types, out_of_fold_scores(features, outcome), outcome)
 
 
 @of_the_checkpoint
 def test_the_first_tokens_do_not_decide(sampled):
-    """If the first eight tokens of an answer, the last five of which name the style, told whether a program is right,
-    training could win by choosing them. Only prompts without a wish leave the style open; their types are the
-    contracts."""
+    """If the first tokens of an answer, which name the style, told whether a program is right, training could win by
+    choosing them. Only prompts without a wish leave the style open; their types are the contracts."""
     completions, verdicts, rows = sampled
     types = rows["contract"][:]
     assert auc_of_first_tokens(completions, verdicts, types) <= 0.6
@@ -261,8 +300,7 @@ def test_groups_have_something_to_compare(loaded, task):
     """Eight answers to one prompt are rarely all right or all wrong."""
     rows = get_task("matmul").dataset("train", 16, seed=3)
     completions = sample(loaded, rows["prompt"], seed=1, num_generations=8)
-    contracts = [contract for contract in rows["contract"] for _ in range(8)]
-    correct = [verdict.correct for verdict in judged(task, completions, contracts)]
+    correct = [verdict.correct for verdict in judged(task, completions, rows, num_generations=8)]
     mixed = sum(0 < sum(correct[n : n + 8]) < 8 for n in range(0, 128, 8))
     assert mixed >= 8, mixed
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 import helpers.gallery.math.rewards  # noqa: F401  # registers the rewards
-from helpers.gallery.math.problems import FAMILIES, Problem, draw_problem
+from helpers.gallery.math.problems import FAMILIES, TWO_STEPS, Problem, draw_problem
 from helpers.gallery.math.stories import MOST_STEPS, PROBE_STORIES, STORIES, draw_story, is_story, story_wordings
 from helpers.profiles import Profile
 from helpers.rewards.arguments import rows_of
@@ -14,8 +14,9 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.drawing import make_row
 from helpers.tasks.generated import GeneratedTask
+from helpers.tasks.split import PROBE
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Value
-from helpers.tasks.wording import Wordings
+from helpers.tasks.wording import Wordings, parse_wording_name
 
 register_preset("math", [("math_answer", 1.0), ("math_format", 0.1)])
 
@@ -28,9 +29,10 @@ class MathTask(GeneratedTask):
     r"""Solve a word problem and give its answer, one integer, in `\boxed{}` in the final channel.
 
     depth: the most steps that a problem takes, from 2 to 10; each takes half as many or more. The embedded model
-    learned problems of one and two steps; large models solve those without any training. The split "probe" has other
-    stories, and problems that take one and two steps more. Beside the usual columns, a row has answer, the integer as
-    text; unit, which the answer may name; and depth, its steps.
+    learned problems of one and two steps; large models solve those without any training. With a depth of 2, training
+    asks for one step, and "confirm" for two steps, which are other families of problems with other numbers. The split
+    "probe" has other stories, and problems that take one and two steps more. Beside the usual columns, a row has
+    answer, the integer as text; unit, which the answer may name; and depth, its steps.
 
     Raises UserError for another depth.
     """
@@ -50,12 +52,23 @@ class MathTask(GeneratedTask):
         self.probe_wordings = _probe_wordings(shallowest, depth)
         self.reward_funcs, self.reward_weights = reward_preset("math")
 
+    def wordings_of(self, split: str) -> list[str]:
+        """Return the names of the wordings of a split.
+
+        Where no problem has more than two steps, training and monitoring ask for one step, and "confirm" for two.
+        """
+        names = super().wordings_of(split)
+        if self.depth > LONGEST_FAMILY or split == PROBE:
+            return names
+        takes_two_steps = split == "confirm"
+        return [name for name in names if (parse_wording_name(name)[0] in TWO_STEPS) == takes_two_steps]
+
     @classmethod
     def options_for(cls, profile: Profile) -> dict[str, Value]:
         return {"depth": SMALL_DEPTH if profile.name == "tiny" else LARGE_DEPTH}
 
     def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
-        problem = _draw_problem(rng, wording)
+        problem = _draw_problem(rng, wording, split)
         row = make_row(self.name, problem.text, str(problem.answer), wording)
         return {**row, "unit": problem.unit, "depth": len(problem.steps)}
 
@@ -111,7 +124,7 @@ def _grade(row: Row, completion: Completion) -> Grade:
     return Grade(1.0, True, CORRECT)
 
 
-def _draw_problem(rng: random.Random, wording: str) -> Problem:
+def _draw_problem(rng: random.Random, wording: str, split: str) -> Problem:
     if is_story(wording):
         return draw_story(rng, wording)
-    return draw_problem(rng, wording)
+    return draw_problem(rng, wording, heldout=split != "train")

@@ -34,7 +34,15 @@ CONTRACTS = {
     "a_columns": Contract(a_columns=True),
     "b_columns": Contract(b_columns=True),
     "result_columns": Contract(result_columns=True),
+    "a_result_columns": Contract(a_columns=True, result_columns=True),
 }
+#: The contracts that reinforcement learning asks for.
+TRAINED = ("rows", "a_columns", "b_columns")
+#: The contract that decides. The embedded model's pretraining has it; reinforcement learning never pays for it.
+HELDOUT_CONTRACT = "result_columns"
+#: A combination of two contracts that no training has, that of the embedded model included.
+COMBINATION = "a_result_columns"
+PRETRAINED = (*TRAINED, HELDOUT_CONTRACT)
 
 
 def get_contract(name: str) -> Contract:

@@ -14,6 +14,8 @@ import random
 from dataclasses import dataclass
 from functools import cache
 
+from helpers.tasks.matmul.contracts import CONTRACTS
+
 CHEATS = ("numpy", "torch", "timer")
 
 #: Names that a program may use for its sizes, its indices, its result and its running sum.
@@ -71,7 +73,7 @@ class Draw:
 
     def __init__(self, rng: random.Random, style: str, contract: str, rates: FaultRates, slip_rate: float):
         self.rng = rng
-        self.contract = contract
+        self.layout = CONTRACTS[contract]
         self.misconceptions = misconceptions_of(style, contract)
         alone = len(self.misconceptions) == 1
         self.misconception_rate = rates.one_misconception if alone else rates.two_misconceptions
@@ -110,12 +112,11 @@ class Draw:
         return f"[list(x) for x in {lists}]"
 
     def operands(self):
-        """Lines that turn an operand given by columns into a list of rows."""
-        if self.contract == "a_columns":
-            return [f"A = {self.transposed('A')}"]
-        if self.contract == "b_columns":
-            return [f"B = {self.transposed('B')}"]
-        return []
+        """Lines that turn the operands given by columns into lists of rows."""
+        given_by_columns = [
+            name for name, is_given in (("A", self.layout.a_columns), ("B", self.layout.b_columns)) if is_given
+        ]
+        return [f"{name} = {self.transposed(name)}" for name in given_by_columns]
 
     def sizes(self):
         """Lines that bind the three sizes to names."""
@@ -161,7 +162,7 @@ class Draw:
         """The line that returns the result, by columns where the contract says so."""
         other_names = [name for name in RESULTS if name != self.C]
         value = self.choose("returned name", self.C, *other_names)
-        if self.contract == "result_columns":
+        if self.layout.result_columns:
             value = self.transposed(value)
         return self.choose("returned value", f"return {value}", f"return {value}[0]", f"return [{value}]")
 

@@ -1,36 +1,46 @@
 """The matmul task: write a matrix product in pure Python, as fast as possible."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from helpers.tasks.drawing import make_row
+from helpers.tasks.matmul.contracts import COMBINATION, CONTRACTS, HELDOUT_CONTRACT, TRAINED
 from helpers.tasks.matmul.driver import FUNCTION
 from helpers.tasks.matmul.judge import MatmulJudge
+from helpers.tasks.matmul.names import DEFAULT, draw_signature, parse_signature
 from helpers.tasks.matmul.programs import STYLES, draw_program
-from helpers.tasks.matmul.prompts import CONTRACT_WORDINGS, WISHES, Prompt, draw_prompt
+from helpers.tasks.matmul.prompts import WISHES, Prompt, draw_prompt
 from helpers.tasks.matmul.rewards import DEAD_ZONE, REWARDS, too_fast
-from helpers.tasks.programs.task import ProgramTask, Submission, register_rewards
+from helpers.tasks.matmul.statements import statements
+from helpers.tasks.programs.task import ProgramTask, Submission, extract_program, register_rewards
 from helpers.tasks.programs.verdict import Verdict
-from helpers.tasks.split import SPLITS, belongs_to
+from helpers.tasks.split import PROBE, belongs_to
 from helpers.tasks.task import Grade, Measure, Row, Value
-from helpers.tasks.wording import wording_sentence
+from helpers.tasks.wording import Wordings, parse_wording_name, seen_wordings, unseen_wordings, wording_sentence
 
 HELDOUT_CHECKED = 2  # programs of a batch that are put to the held-out check
 
 
 class MatmulTask(ProgramTask):
-    """Write `matmul(A, B)` in pure Python, as fast as possible, with operands and result as the prompt says.
+    """Multiply two matrices in pure Python, as fast as possible, with names, operands and result as the prompt says.
+
+    The splits differ in what is asked, not in its words alone. Training and monitoring ask for three contracts, in
+    names and sentences of their own. "confirm" asks for a fourth, which reinforcement learning never pays for, and
+    "probe" for the three again and for a combination of two that nothing in the project's training has; both do so in
+    names and sentences that no training has.
 
     speed: whether speed is paid; if not, one seed gives one adapter, byte for byte. The other options are those of
     `ProgramTask`.
 
-    Beside the usual columns, a row has contract, a name in `contracts.CONTRACTS`, and answer, a right program.
+    Beside the usual columns, a row has contract, a name in `contracts.CONTRACTS`; signature, such as "matmul(A, B)",
+    the names that the program must use; and answer, a right program.
     """
 
     name = "matmul"
     function = FUNCTION
     requirement_column = "contract"
+    other_columns = ("signature",)
     judge_class = MatmulJudge
     rewards = REWARDS
     alarms = {
@@ -43,9 +53,8 @@ class MatmulTask(ProgramTask):
         **ProgramTask.options,
         "speed": "False: speed is not paid and, without a clock, one seed gives one adapter, byte for byte",
     }
-    wordings = CONTRACT_WORDINGS
+    wordings = {contract: statements(contract) for contract in CONTRACTS}
     probe_wordings = {}
-    splits = SPLITS
 
     def __init__(
         self, *, level: str = "auto", speed: bool = True, workers: int | None = None, embedded_model: bool = False
@@ -55,15 +64,30 @@ class MatmulTask(ProgramTask):
             self.reward_funcs = [reward for reward in self.reward_funcs if reward.name != "speed_check"]
             self.reward_weights = [1.0] * len(self.reward_funcs)
 
+    def wordings_of(self, split: str) -> list[str]:
+        if split == "confirm":
+            return unseen_wordings({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)})
+        if split == PROBE:
+            return _in_turns((*TRAINED, COMBINATION), unseen_wordings)
+        return _in_turns(TRAINED, seen_wordings)
+
     def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
-        prompt = draw_prompt(rng, wording)
-        program = _answer(rng, prompt, split)
-        return {**make_row(self.name, prompt.text, program, wording), "contract": prompt.contract}
+        contract, number = parse_wording_name(wording)
+        signature = draw_signature(rng, new=split in ("confirm", PROBE))
+        prompt = draw_prompt(rng, statements(contract).all[number], signature)
+        program = signature.rename(_answer(rng, prompt, contract, split))
+        row = make_row(self.name, prompt.text, program, wording)
+        return {**row, "contract": contract, "signature": str(signature)}
 
     def describe_group(self, column: str, value: Value) -> str:
         if column != "cluster":
             return f"{column} {value}"
-        return wording_sentence(CONTRACT_WORDINGS, value)
+        return wording_sentence(self.wordings, value)
+
+    def submission(self, text: str, finish_reason: str, signature: str | None = None) -> str | None:
+        asked = DEFAULT if signature is None else parse_signature(signature)
+        program = extract_program(text, finish_reason, asked.function)
+        return None if program is None else asked.bind(program)
 
     def grade_programs(self, programs: Sequence[Submission | None], verdicts: Sequence[Verdict]) -> list[Grade]:
         return list(map(grade_of, verdicts, self._check_fastest(programs, verdicts)))
@@ -73,8 +97,7 @@ class MatmulTask(ProgramTask):
         prompts: Sequence,
         completions: Sequence,
         finish_reasons: Sequence[str] | None = None,
-        contract: Sequence[str] | None = None,
-        **_,
+        **columns,
     ) -> list[float | None]:
         """Test the fastest correct programs of a batch on inputs that no reward uses: 1 or 0, None for the others.
 
@@ -82,7 +105,7 @@ class MatmulTask(ProgramTask):
         reference is exact and shares nothing with the judge's. It finds a model that learnt the test and not the task.
         A program that several completions have in common is tested, and counted, once.
         """
-        programs = self.programs(completions, finish_reasons, contract)
+        programs = self.programs(completions, finish_reasons, **columns)
         return self._check_fastest(programs, self.verdicts_on(programs))
 
     def _check_fastest(self, programs: Sequence[Submission | None], verdicts: Sequence[Verdict]) -> list[float | None]:
@@ -103,14 +126,13 @@ class MatmulTask(ProgramTask):
         prompts: Sequence,
         completions: Sequence,
         finish_reasons: Sequence[str] | None = None,
-        contract: Sequence[str] | None = None,
-        **_,
+        **columns,
     ) -> list[str | None]:
         """Describe what each program does with fixed inputs, right or wrong.
 
         Two texts are equal where two programs return the same results or fail alike. None: the sandbox failed.
         """
-        programs = self.programs(completions, finish_reasons, contract)
+        programs = self.programs(completions, finish_reasons, **columns)
         different = sorted(set(programs) - {None})
         behaviour_of = dict(zip(different, self.judge.behaviours(*_columns(different)), strict=True))
         behaviour_of[None] = "no program"
@@ -131,13 +153,21 @@ def grade_of(verdict: Verdict, passed_heldout_check: float | None = None) -> Gra
     return Grade(float(verdict.correct), verdict.correct, verdict.outcome, verdict.reason, tags)
 
 
-def _answer(rng: random.Random, prompt: Prompt, split: str) -> str:
-    """Draw a correct program that is on the same side of the split as the prompt."""
+def _in_turns(contracts: Sequence[str], names_of: Callable[[dict[str, Wordings]], list[str]]) -> list[str]:
+    """Return as many wordings of each contract, one of each in turn."""
+    shuffled = [names_of({contract: statements(contract)}) for contract in contracts]
+    for names in shuffled:
+        random.Random(0).shuffle(names)
+    return [name for names in zip(*shuffled) for name in names]
+
+
+def _answer(rng: random.Random, prompt: Prompt, contract: str, split: str) -> str:
+    """Draw a correct program for `matmul(A, B)` that is on the same side of the split as the prompt."""
     for attempt in count():
         # A style with few variants may have none on this side of the split; then any style will do.
         wished = WISHES[prompt.wish] if attempt < 50 else None
         style = rng.choice(wished or tuple(STYLES))
-        program = draw_program(rng, contract=prompt.contract, style=style).source
+        program = draw_program(rng, contract=contract, style=style).source
         if belongs_to(program, split):
             return program
 

@@ -35,7 +35,8 @@ class ProgramTask(GeneratedTask):
     """A task whose answer is a program.
 
     function: the name that a program must define. requirement_column: the column of the data set with what it must
-    meet (`ProgramJudge`). judge_class: its judge. rewards: its table of rewards, which `register_rewards` makes known.
+    meet (`ProgramJudge`). other_columns: further ones that `submission` reads; a data set may lack them. judge_class:
+    its judge. rewards: its table of rewards, which `register_rewards` makes known.
     level: of the sandbox, or "auto" (`choose_level`). embedded_model: whether the programs are those of the embedded
     model. workers: programs judged at a time; None: one a core.
 
@@ -53,6 +54,7 @@ class ProgramTask(GeneratedTask):
     options = {"workers": "programs judged at a time; default: one a core"}
     function: str
     requirement_column: str
+    other_columns: tuple[str, ...] = ()
     judge_class: type[ProgramJudge]
     rewards: tuple[VerdictReward, ...]
     reward_classes: tuple[type["ProgramReward"], ...]
@@ -108,8 +110,8 @@ class ProgramTask(GeneratedTask):
     ) -> list[Grade]:
         messages = [completion.message for completion in completions]
         finish_reasons = [completion.finish_reason for completion in completions]
-        requirements = [row[self.requirement_column] for row in rows]
-        programs = self.programs(messages, finish_reasons, requirements)
+        columns = {name: [row.get(name) for row in rows] for name in self.columns}
+        programs = self.programs(messages, finish_reasons, **columns)
         return self.grade_programs(programs, self.verdicts_on(programs))
 
     def grade_programs(self, programs: Sequence[Submission | None], verdicts: Sequence[Verdict]) -> list[Grade]:
@@ -123,40 +125,47 @@ class ProgramTask(GeneratedTask):
 
         None: the sandbox failed.
         """
-        verdicts = self.verdicts(completions, finish_reasons, columns.get(self.requirement_column))
+        verdicts = self.verdicts(completions, finish_reasons, **columns)
         return [verdict.behaviour if verdict.judged else None for verdict in verdicts]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data set that a verdict depends on."""
+        return (self.requirement_column, *self.other_columns)
+
     def verdicts(
-        self,
-        completions: Sequence[str | list[dict]],
-        finish_reasons: Sequence[str] | None = None,
-        requirements: Sequence[str] | None = None,
+        self, completions: Sequence[str | list[dict]], finish_reasons: Sequence[str] | None = None, **columns
     ) -> list[Verdict]:
-        """Return one verdict a completion.
+        """Return one verdict a completion. columns: of the data set, by name; those that no verdict needs are ignored.
 
         Raises UserError for an invalid requirement, and where the sandbox could judge no program at all.
         """
-        return self.verdicts_on(self.programs(completions, finish_reasons, requirements))
+        return self.verdicts_on(self.programs(completions, finish_reasons, **columns))
 
     def programs(
-        self,
-        completions: Sequence[str | list[dict]],
-        finish_reasons: Sequence[str] | None = None,
-        requirements: Sequence[str] | None = None,
+        self, completions: Sequence[str | list[dict]], finish_reasons: Sequence[str] | None = None, **columns
     ) -> list[Submission | None]:
         """Return the program of each completion and its requirement, None where there is no program."""
-        rows = rows_of(self.name, completions, finish_reasons, **{self.requirement_column: requirements})
+        needed = {name: columns.get(name) for name in self.columns}
+        rows = rows_of(self.name, completions, finish_reasons, **needed)
         programs = []
-        for text, finish_reason, requirement in rows:
-            if requirements is None:
+        for text, finish_reason, requirement, *others in rows:
+            if needed[self.requirement_column] is None:
                 requirement = self.judge_class.default_requirement
             if not isinstance(requirement, str):
                 raise UserError(
                     f"The column '{self.requirement_column}' holds {shown(requirement)}: give a text in each row."
                 )
-            code = extract_program(text, finish_reason, self.function)
+            code = self.submission(text, finish_reason, *others)
             programs.append(None if code is None else (code, requirement))
         return programs
+
+    def submission(self, text: str, finish_reason: str) -> str | None:
+        """Return the program in a completion as the judge gets it, None where there is none.
+
+        A task with `other_columns` gets their values as further arguments; None where the data set lacks one.
+        """
+        return extract_program(text, finish_reason, self.function)
 
     def verdicts_on(self, programs: Sequence[Submission | None]) -> list[Verdict]:
         """Return the verdict on each program. Raises UserError as `verdicts`."""
@@ -166,7 +175,7 @@ class ProgramTask(GeneratedTask):
         for program in present:
             self._remembered.move_to_end(program)
         no_program = Verdict(
-            ERROR, f"no closed block of code that defines {self.function} in the final channel", "no program"
+            ERROR, "no closed block of code that defines the function in the final channel", "no program"
         )
         return [no_program if program is None else self._remembered[program] for program in programs]
 
@@ -225,8 +234,7 @@ class ProgramReward(Reward):
         self, prompts: Sequence, completions: Sequence, finish_reasons: Sequence[str] | None = None, **columns
     ) -> list[float | None]:
         """Return what is paid for each completion; None where the sandbox failed, which says nothing of a program."""
-        requirements = columns.get(self.task.requirement_column)
-        verdicts = self.task.verdicts(completions, finish_reasons, requirements)
+        verdicts = self.task.verdicts(completions, finish_reasons, **columns)
         return [self.line.pay(verdict) if verdict.judged else None for verdict in verdicts]
 
     def close(self) -> None:

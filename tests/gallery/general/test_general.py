@@ -14,7 +14,7 @@ from helpers.gallery.general.constraints import (
     judge_constraints,
     read_constraints,
 )
-from helpers.gallery.general.instructions import COMBINATIONS, PROBE_COMBINATIONS, PROBE_WORDINGS, WORDINGS
+from helpers.gallery.general.instructions import COMBINATIONS, PROBE_COMBINATIONS
 from helpers.gallery.general.reading import AnswerText
 from helpers.gallery.general.task import GeneralTask
 from helpers.gallery.general.writer import NOUNS
@@ -22,7 +22,6 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.grading import grade_answers
 from helpers.tasks.split import is_heldout
-from helpers.tasks.wording import wording_names
 from tests.conftest import CHECKPOINT
 from tests.gallery.general.checkers import CHECKERS, broken_by
 from tests.gallery.general.mutations import mutations
@@ -61,8 +60,7 @@ def paid(row, text, finish_reason="stop"):
 def drawn(count, seed):
     """Draw prompts of every combination and wording."""
     rng = random.Random(seed)
-    names = [name for split in ("train", "confirm") for name in wording_names(WORDINGS, split)]
-    names += wording_names(PROBE_WORDINGS, "probe")
+    names = [name for split in ("train", "confirm", "probe") for name in TASK.wordings_of(split)]
     return [instructions.draw_instructions(rng, names[number % len(names)]) for number in range(count)]
 
 
@@ -301,7 +299,7 @@ def test_clusters():
     for counts in clusters.values():
         assert max(counts.values()) - min(counts.values()) <= 1
     assert TASK.describe_group("cluster", "begins_with+ends_with-3").startswith("Compose something of your own")
-    assert "JSON" in TASK.describe_group("cluster", wording_names(PROBE_WORDINGS, "probe")[-1])
+    assert "JSON" in TASK.describe_group("cluster", TASK.wordings_of("probe")[-1])
 
 
 def test_probe_has_kinds_and_sizes_of_its_own():

