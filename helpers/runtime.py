@@ -23,8 +23,8 @@ class UserError(ValueError):
         return [f"UserError: {self}"]
 
 
-class EndOfDryRun(UserError):
-    """The end of a notebook in a dry run, which leaves out what follows. Nothing went wrong."""
+class EndOfNotebook(UserError):
+    """The end of a notebook that leaves out what follows, as in a dry run. Nothing went wrong."""
 
     def _render_traceback_(self):
         return [str(self)]

@@ -161,6 +161,8 @@ class GRPOTrainer:
             checkpoint_layers(model)
         self.micro_batching = MicroBatching(args, self.weights[0].device)
         self.state = TrainerState(max_steps=args.max_steps)
+        #: How the adapter was trained, for `trainer_state.json`; `train_rft` says otherwise.
+        self.method = "GRPO"
         self.session: Session | None = None  # while a run goes on
         self.history = []  # the metrics of the whole run, earlier sessions included
         self.last_completions = []  # of the last step, as the callbacks get them
@@ -287,6 +289,7 @@ class GRPOTrainer:
             save_adapter(self.model, part)
             step = self.chosen["step"] if self.chosen else self.state.global_step
             state = {
+                "method": self.method,
                 "step": step,
                 "settings": self.settings(),
                 "adapter_norm": adapter_norm(self.model),

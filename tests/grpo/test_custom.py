@@ -29,11 +29,11 @@ def test_training_and_evaluation_to_a_verdict(tmp_path):
     metrics = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert all(row["outcomes/correct"] + row["outcomes/wrong"] == 1 for row in metrics)
     assert all("rewards/mentions/mean" in row and row["grad_norm"] > 0 for row in metrics)
-    monitor, confirm = task.dataset("monitor"), task.dataset("confirm")
+    confirm = task.dataset("confirm")
     params = SamplingParams(max_new_tokens=16, seed=0)
-    tuned = evaluate(trainer.engine, task, monitor, confirm, params, "tuned", (0.0, 1.0))
+    tuned = evaluate(trainer.engine, task, confirm, params, "tuned", (0.0, 1.0))
     with trainer.model.disable_adapter():
-        base = evaluate(trainer.engine, task, monitor, confirm, params, "base", (0.0, 1.0))
+        base = evaluate(trainer.engine, task, confirm, params, "base", (0.0, 1.0))
     assert compare(base, tuned).verdict in VERDICTS
 
 

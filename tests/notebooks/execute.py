@@ -68,7 +68,7 @@ def execute(name: str, parameters: dict, out: Path | None = None) -> dict:
             client.execute()
             result["status"] = "ok"
         except CellExecutionError as error:
-            ended_as_asked = error.ename == "EndOfDryRun"
+            ended_as_asked = error.ename == "EndOfNotebook"
             result["status"] = "ok" if ended_as_asked else "failed"
             result["why"] = f"{error.ename}: {error.evalue}"
         except DeadKernelError as error:
