@@ -175,7 +175,7 @@ FAULTS = [
     (
         "03-31",
         "tasks/programs/task.py",
-        "else (code, question)",
+        "else (code, requirement)",
         'else (code, "rows")',
         "the contract is no part of a verdict's key",
     ),
@@ -275,10 +275,10 @@ FAULTS = [
     ),
     (
         "04-10",
-        "tasks/wording.py",
-        '"confirm": "unseen"',
-        '"confirm": "seen"',
-        "the confirm prompts' wordings are trained on",
+        "tasks/matmul/task.py",
+        "return unseen_wordings({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)})",
+        "return _in_turns(TRAINED, unseen_wordings)",
+        "the confirm prompts' contracts are trained on",
     ),
     (
         "04-13",
@@ -340,18 +340,24 @@ FAULTS = [
     (
         "05-11",
         "evaluation/compare.py",
-        "if all(test.is_gain for test in tests) and self.best.interval[0] > self.win_margin:",
-        "if self.sampled.is_gain and self.sampled.interval[0] > self.win_margin:",
+        "return all_reject and self.headline.interval[0] > self.win_margin",
+        "return self.sampled.is_gain and self.sampled.interval[0] > self.win_margin",
         "a gain at temperature 1 is a win",
     ),
     (
         "05-11",
         "evaluation/compare.py",
-        "for test in tests) and self.best.interval[0] > self.win_margin:",
-        "for test in tests):",
+        "return all_reject and self.headline.interval[0] > self.win_margin",
+        "return all_reject",
         "a win needs no margin",
     ),
-    ("05-11", "evaluation/compare.py", "if monitored & decisive:", "if False:", "prompts that choose may decide"),
+    (
+        "05-11",
+        "evaluation/compare.py",
+        "if self._is_gain() and not self.missing_temperatures:",
+        "if self._is_gain():",
+        "a grid with gaps can win",
+    ),
     (
         "05-13",
         "evaluation/statistics.py",
@@ -394,7 +400,13 @@ FAULTS = [
         "compare_records(*zip(*groups[value][1:]))",
         "first item of a group left out",
     ),
-    ("05-22", "evaluation/records.py", "swept = records_at(temperatures,", "swept = records_at([1.0],", "no sweep"),
+    (
+        "05-22",
+        "evaluation/records.py",
+        "return Evaluation(name, records_at(temperatures,",
+        "return Evaluation(name, records_at([0.0, 1.0],",
+        "no sweep",
+    ),
     (
         "05-22",
         "rollout/engine.py",

@@ -1,14 +1,20 @@
-"""One run of test_learning.py in a process of its own.
+"""One run of test_learning.py or test_math.py in a process of its own.
 
-`python -m tests.slow.one_run base FOLDER` evaluates the base model and leaves FOLDER/base.json.
-`python -m tests.slow.one_run run FOLDER BASE.json PARAMETERS` runs 04_grpo with the parameters (JSON), evaluates its
-adapter as 05_evaluate does, compares it with the base, and leaves FOLDER/report.json. The base answers the same
-prompts with the same random numbers in every run, so it is asked once.
+`python -m tests.slow.one_run base FOLDER TASK` asks the base model and leaves FOLDER/base.json.
+`python -m tests.slow.one_run tune FOLDER PARAMETERS` runs 04_grpo with the parameters and leaves FOLDER/monitor.json:
+the share of right answers to monitor prompts, greedy and at temperature 1.
+`python -m tests.slow.one_run run FOLDER BASE.json PARAMETERS` runs 04_grpo with the parameters (JSON), asks its adapter
+what the base was asked, compares the two, and leaves FOLDER/report.json. The base answers the same prompts with the
+same random numbers in every run, so it is asked once.
 """
 
 import json
+import random
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from helpers import (
     RolloutEngine,
@@ -19,55 +25,181 @@ from helpers import (
     get_task,
     largest_batch,
     load_model,
+    sample_records,
 )
-from helpers.evaluation import Evaluation, sweep_plan
+from helpers.evaluation import Evaluation, accuracy, sweep_plan
 from helpers.model.memory import rollout_length
 from helpers.run import run_notebook
 from helpers.runtime import run_folder
+from helpers.tasks.drawing import make_row
+from helpers.tasks.matmul.names import draw_signature
+from helpers.tasks.matmul.prompts import draw_prompt
 
 SEED = 7  # 05_evaluate's
+BLIND_WORDINGS = Path(__file__).with_name("blind_wordings.json")
+#: A right program goes on with " zip" here where it must transpose its first argument; a misconception copies it.
+DECISIVE = ("for x in", " zip")
 
 
-def evaluated(name, adapter=None):
-    """An `Evaluation` of the embedded model, with an adapter or without, as 05_evaluate makes it."""
-    profile = get_profile("tiny")
-    plan = sweep_plan("full", profile)
+@dataclass
+class Asked:
+    """What a model was asked, beside its name.
+
+    confirm: an `Evaluation`. shares: what was asked -> the share of right answers, at the model's own best temperature.
+    decisive: the mean probability of the right token where the repair is made, or None.
+    """
+
+    confirm: Evaluation
+    shares: dict[str, float]
+    decisive: float | None
+
+    def save(self, path):
+        records = [{**record, "model": self.confirm.name} for record in self.confirm.all_records()]
+        path.write_text(json.dumps({"records": records, "shares": self.shares, "decisive": self.decisive}))
+
+    @classmethod
+    def load(cls, path):
+        stored = json.loads(path.read_text())
+        records = {}
+        for record in stored["records"]:
+            records.setdefault(record["temperature"], []).append(record)
+        name = stored["records"][0]["model"]
+        return cls(Evaluation(name, records), stored["shares"], stored["decisive"])
+
+
+def make_engine(profile, adapter=None):
+    """`(model, tokenizer, engine)` of the embedded model, with an adapter or without, as 05_evaluate asks it."""
     length = rollout_length(profile.max_completion_length)
+    model, tokenizer = load_model(profile=profile, adapter=adapter)
     engine = RolloutEngine(
-        *load_model(profile=profile, adapter=adapter),
+        model,
+        tokenizer,
         max_batch_size=largest_batch(profile, length),
         max_length=length,
         chat_template_kwargs={"reasoning_effort": profile.reasoning_effort},
     )
-    task = get_task("matmul")
-    monitor = task.dataset("monitor", plan.monitor_items, seed=SEED)
-    confirm = task.dataset("confirm", plan.confirm_items, seed=SEED)
-    params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
-    return evaluate(engine, task, monitor, confirm, params, name, plan.temperatures)
+    return model, tokenizer, engine
 
 
-def save(evaluation, path):
-    path.write_text(json.dumps({"name": evaluation.name, "records": evaluation.all_records()}))
-
-
-def load(path):
-    stored = json.loads(path.read_text())
-    splits = {"monitor": {}, "confirm": {}}
-    for record in stored["records"]:
-        splits[record["split"]].setdefault(record["temperature"], []).append(record)
-    return Evaluation(stored["name"], **splits)
-
-
-def main(what, folder, base=None, parameters="{}"):
-    if what == "base":
-        save(evaluated("base"), Path(folder) / "base.json")
-        return
+def train(folder, parameters):
+    """Run 04_grpo and return the folder of its adapter."""
     folder = run_folder(folder)
-    run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), **json.loads(parameters)})
-    adapter = folder / "adapter"
-    report = compare(load(Path(base)), evaluated("tuned", adapter), win_margin=get_profile("tiny").win_margin)
-    origin = json.loads((adapter / "trainer_state.json").read_text())
-    (folder / "report.json").write_text(json.dumps({**report.to_dict(), "origin": origin}))
+    run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), **parameters})
+    return folder / "adapter"
+
+
+def monitor_shares(adapter, task_name):
+    """The share of right answers to monitor prompts, greedy and at temperature 1."""
+    profile = get_profile("tiny")
+    *_, engine = make_engine(profile, adapter)
+    task = get_task(task_name)
+    params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
+    prompts = task.dataset("monitor", 200, seed=SEED)
+    return {
+        temperature: accuracy(sample_records(engine, task, prompts, replace(params, temperature=temperature), "tuned"))
+        for temperature in (0.0, 1.0)
+    }
+
+
+def ask(name, task_name, adapter=None):
+    """Ask the embedded model, with an adapter or without, as 05_evaluate does, and more."""
+    profile = get_profile("tiny")
+    plan = sweep_plan("full", profile)
+    model, tokenizer, engine = make_engine(profile, adapter)
+    task = get_task(task_name)
+    params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
+    confirm = evaluate(engine, task, task.dataset("confirm", plan.items, seed=SEED), params, name, plan.temperatures)
+    at_best = replace(params, temperature=max(confirm.best_temperatures))
+
+    def shares_by(rows, column):
+        records = sample_records(engine, task, rows, at_best, name)
+        groups = {}
+        for record, row in zip(records, rows, strict=True):
+            groups.setdefault(row[column], []).append(record)
+        return {value: accuracy(group) for value, group in sorted(groups.items())}
+
+    probe = task.dataset("probe", plan.probe_items, seed=SEED)
+    shares = {f"probe, {value}": share for value, share in shares_by(probe, task.breakdowns[0]).items()}
+    if task_name == "math":
+        families = confirm.best
+        for family in sorted({record["cluster"].rpartition("-")[0] for record in families}):
+            group = [record for record in families if record["cluster"].rpartition("-")[0] == family]
+            shares[f"confirm, {family}"] = accuracy(group)
+        return Asked(confirm, shares, None)
+    for column in ("kind", "contract"):
+        shares |= {f"blind, {value}": share for value, share in shares_by(blind_rows(), column).items()}
+    return Asked(confirm, shares, decisive_probability(model, tokenizer, task, profile))
+
+
+def blind_rows():
+    """Three prompts in each wording of somebody who saw neither corpus nor prompts, with names that no training has."""
+    from datasets import Dataset
+
+    rng = random.Random(SEED)
+    rows = []
+    for contract, kinds in json.loads(BLIND_WORDINGS.read_text()).items():
+        for kind, sentences in kinds.items():
+            for number, sentence in enumerate(sentences * 3):
+                signature = draw_signature(rng, new=True)
+                prompt = draw_prompt(rng, sentence, signature)
+                row = make_row("matmul", prompt.text, "", f"{contract}-{kind}-{number % len(sentences)}")
+                row |= {"id": f"blind-{len(rows)}", "kind": kind, "contract": contract, "signature": str(signature)}
+                rows.append(row)
+    return Dataset.from_list(rows)
+
+
+@torch.no_grad()
+def decisive_probability(model, tokenizer, task, profile):
+    """Return the mean probability of the right token at the decisive place, on monitor prompts.
+
+    The model is given a right answer up to the place where the first argument must be transposed.
+    """
+    before, token = DECISIVE
+    (token_id,) = tokenizer(token, add_special_tokens=False).input_ids
+    rows = [row for row in task.dataset("monitor", 150, seed=SEED) if row["contract"] == "a_columns"]
+    probabilities = []
+    for row in rows:
+        messages = [
+            *row["prompt"],
+            {"role": "assistant", "thinking": thinking_of(row), "content": task.reference_answer(row)},
+        ]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, reasoning_effort=profile.reasoning_effort)
+        prefix = text[: text.index(before, text.index("```python")) + len(before)]
+        ids = tokenizer(prefix, add_special_tokens=False, return_tensors="pt").input_ids
+        probabilities.append(model(ids).logits[0, -1].softmax(-1)[token_id].item())
+    return sum(probabilities) / len(probabilities)
+
+
+def thinking_of(row):
+    """A reading of the contract and a sentence, as in the corpus."""
+    from helpers.tasks.matmul.names import parse_signature
+    from helpers.tasks.matmul.statements import reading
+
+    return parse_signature(row["signature"]).rename(f"{reading(row['contract'])} Take the sizes from A and B.")
+
+
+def main(what, folder, *arguments):
+    if what == "base":
+        (task_name,) = arguments
+        ask("base", task_name).save(Path(folder) / "base.json")
+        return
+    parameters = {"TASK": "matmul", **json.loads(arguments[-1])}
+    adapter = train(folder, parameters)
+    folder = adapter.parent
+    if what == "tune":
+        (folder / "monitor.json").write_text(json.dumps(monitor_shares(adapter, parameters["TASK"])))
+        return
+    base = Asked.load(Path(arguments[0]))
+    tuned = ask("tuned", parameters["TASK"], adapter)
+    report = compare(base.confirm, tuned.confirm, win_margin=get_profile("tiny").win_margin)
+    found = {
+        **report.to_dict(),
+        "origin": json.loads((adapter / "trainer_state.json").read_text()),
+        "shares": {name: (base.shares[name], share) for name, share in tuned.shares.items()},
+        "decisive": (base.decisive, tuned.decisive),
+        "folder": str(folder),
+    }
+    (folder / "report.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

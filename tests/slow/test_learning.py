@@ -1,108 +1,126 @@
 """Does the chain learn, and only where there is something to learn? Whole runs of 04_grpo, each evaluated as in
 05_evaluate.
 
-The rules were fixed before the runs, and no run is repeated. A lesson must win, by at least 25 points at each model's
-own best temperature, in wordings that it was not trained on. No control may win. Across runs the smallest lesson must
-exceed the largest of four shuffled runs, which has a probability of 1 in 35 if lessons teach as little as shuffled
-rewards do, and both controls that need no task. A control that did not train proves nothing: its adapter must have
-moved at least half as far as a lesson's, and what it was paid for must have become more frequent. The second does not
-apply to shuffled rewards, whose mean the answers cannot change.
+The rules were fixed before the runs, and no run is repeated. A lesson must win on a contract that it was never paid
+for, in names and wordings that no training has, by at least 25 points in the smallest of the three differences. No
+control may win. Across runs the smallest lesson must exceed the largest of four shuffled runs, which has a probability
+of 1 in 35 if lessons teach as little as shuffled rewards do, and both controls that need no task. A control that did
+not train proves nothing: its adapter must have moved at least half as far as a lesson's, and what it was paid for must
+have become more frequent. The second does not apply to shuffled rewards, whose mean the answers cannot change.
+
+Three tables of programs say how much of the result is a matter of knowing one program a contract, and rejection
+sampling says how much of it needs GRPO.
 """
 
-import json
-import os
-import statistics
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+import random
+import re
+from collections import defaultdict
 
 import pytest
 
-from helpers.evaluation import Report, show_difference
-from helpers.grpo import read_metrics
-from helpers.runtime import ROOT
+from helpers import get_profile
+from helpers.evaluation import Report
+from helpers.grpo.logs import read_completions
+from helpers.tasks import get_task
+from helpers.tasks.matmul.contracts import HELDOUT_CONTRACT, PRETRAINED, TRAINED
+from helpers.tasks.matmul.names import FUNCTION, parse_signature
+from helpers.tasks.matmul.programs import draw_program
+from helpers.tiny.corpus import FAULTS
+from tests.slow.lessons import edges, headline, moved, run_all, shown, shown_shares, tune_all
 
 pytestmark = pytest.mark.slow
 
 #: name -> parameters of 04_grpo. Seeds change the adapter's start, the prompts and every draw.
 LESSONS = {f"seed {seed}": {"SEED": seed} for seed in (42, 1, 2)}
+IMITATIONS = {f"rejection sampling, seed {seed}": {"SEED": seed, "BASELINE": "rft"} for seed in (42, 1, 2)}
 SHUFFLES = {f"shuffle, seed {seed}": {"SEED": seed, "CONTROL": "shuffle"} for seed in (42, 1, 2, 3)}
 #: control -> the reward that it pays, which must rise
 TASKLESS = {"certainty": "rewards/certainty/mean", "majority": "rewards/majority/mean"}
 OTHERS = {control: {"SEED": 42, "CONTROL": control} for control in (*TASKLESS, "flip", "freeze")}
-RUNS = LESSONS | SHUFFLES | OTHERS
-EDGE = 10  # steps at the beginning and at the end of a run whose rewards are compared
-
-
-def process(*arguments):
-    """Run `one_run` with the arguments; returns "" or what went wrong."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.slow.one_run", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
-    return run.stderr[-2000:] if run.returncode else ""
-
-
-def run_both(folder, base, parameters):
-    """Train and evaluate; returns the report with the metrics, or what went wrong as text."""
-    wrong = process("run", str(folder), str(base), json.dumps(parameters))
-    if wrong:
-        return wrong
-    report = json.loads((folder / "report.json").read_text())
-    return {**report, "metrics": read_metrics(folder / "grpo" / "metrics.jsonl")}
+RUNS = LESSONS | IMITATIONS | SHUFFLES | OTHERS
+#: Learning rates that GRPO and rejection sampling are both tried at, on monitor prompts, with seed 42.
+RATES = (5e-4, 1e-3, 2e-3)
+METHODS = {"GRPO": "", "rejection sampling": "rft"}
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """All runs, as many at a time as there are cores."""
-    folder = tmp_path_factory.mktemp("base")
-    assert not process("base", str(folder))
-    folders = [tmp_path_factory.mktemp("run") for _ in RUNS]
-    with ThreadPoolExecutor(min(4, os.cpu_count())) as pool:
-        found = pool.map(
-            lambda one, parameters: run_both(one, folder / "base.json", parameters), folders, RUNS.values()
+def make_folder(tmp_path_factory):
+    return lambda name: tmp_path_factory.mktemp(re.sub(r"[^\w.]+", "-", name))
+
+
+@pytest.fixture(scope="module")
+def tuned_rates(make_folder):
+    """{method: {learning rate: {temperature: share of right answers to monitor prompts}}}."""
+    tried = {
+        f"{method} {rate:g}": {"SEED": 42, "BASELINE": baseline, "LEARNING_RATE": rate}
+        for method, baseline in METHODS.items()
+        for rate in RATES
+    }
+    shares = tune_all(make_folder, tried)
+    return {method: {rate: shares[f"{method} {rate:g}"] for rate in RATES} for method in METHODS}
+
+
+def best_rate(shares_by_rate):
+    """The rate with the most right answers, greedy and at temperature 1 together."""
+    return max(shares_by_rate, key=lambda rate: sum(shares_by_rate[rate].values()))
+
+
+@pytest.fixture(scope="module")
+def reports(make_folder, tuned_rates):
+    """GRPO at the rate of the profile, as a user runs it; rejection sampling at its best rate."""
+    rate = best_rate(tuned_rates["rejection sampling"])
+    imitations = {name: {**parameters, "LEARNING_RATE": rate} for name, parameters in IMITATIONS.items()}
+    return run_all(make_folder, "matmul", {**RUNS, **imitations})
+
+
+def test_both_methods_are_tried_at_the_same_learning_rates(tuned_rates, row):
+    for method, shares_by_rate in tuned_rates.items():
+        shown_rates = "; ".join(
+            f"{rate:g}: {shares['0.0']:.0%}, {shares['1.0']:.0%}" for rate, shares in shares_by_rate.items()
         )
-        return dict(zip(RUNS, found))
-
-
-def moved(report):
-    """How far the adapter moved the model's matrices."""
-    assert isinstance(report, dict), report
-    return report["origin"]["adapter_norm"]
-
-
-def edges(report, name):
-    """Means of a metric over the first and the last steps."""
-    values = [row[name] for row in report["metrics"]]
-    return statistics.mean(values[:EDGE]), statistics.mean(values[-EDGE:])
-
-
-def shown(report):
-    assert isinstance(report, dict), report
-    found = Report.from_dict(report)
-    best, greedy = found.best, found.greedy
-    return (
-        f"{found.verdict}: own best {best.base_rate:.1%} -> {best.tuned_rate:.1%}, {show_difference(best)}, "
-        f"p = {best.p_value:.2g}; greedy {greedy.base_rate:.1%} -> {greedy.tuned_rate:.1%}; at T = 1 "
-        f"{show_difference(found.sampled)}; adapter moved {moved(report):.1f}"
-    )
+        row(f"{method}, learning rate: right answers to 200 monitor prompts, greedy and at T = 1", shown_rates)
+    assert best_rate(tuned_rates["GRPO"]) == get_profile("tiny").learning_rate
 
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_wins(reports, row, name):
     report = reports[name]
-    row(f"lesson, {name}", shown(report))
+    row(f"GRPO, {name}", shown(report))
     assert report["verdict"] == "win"
-    assert report["best"]["difference"] >= 0.25 and report["best"]["p_value"] < 1e-3
-    assert report["greedy"]["tuned_rate"] >= 0.7
-    assert report["best"]["clusters"] >= 12
+    found = headline(report)
+    assert found.difference >= 0.25 and found.p_value < 1e-3 and found.clusters >= 40
     assert report["tuned_outcomes"].get("refused", 0.0) < report["base_outcomes"]["refused"]
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_one_decisive_token_turns_round(reports, row, name):
+    before, after = reports[name]["decisive"]
+    row(f"GRPO, {name}: probability of the decisive token", f"{before:.2f} -> {after:.2f}")
+    assert 0.2 <= before <= 0.5 and after >= 0.9
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_what_else_a_lesson_changes(reports, row, name):
+    """The contracts that were trained on, a combination that no training has, and the words of somebody else. All of
+    it is reported, whatever it is."""
+    row(f"GRPO, {name}: other contracts in new words", shown_shares(reports[name], "probe, "))
+    row(f"GRPO, {name}: words of somebody else", shown_shares(reports[name], "blind, "))
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_rejection_sampling(reports, row, name):
+    """The baseline may be as good as GRPO, or better; what it cannot do is win without a right answer to imitate."""
+    report = reports[name]
+    row(name, shown(report))
+    row(f"{name}: other contracts in new words", shown_shares(report, "probe, "))
+    assert moved(report) > 0
 
 
 def test_the_control_was_a_run_like_the_lessons(reports):
     """An adapter that hardly moved could not have won, whatever it was paid for."""
     least = min(moved(reports[name]) for name in LESSONS)
-    for name in RUNS:
-        if name not in LESSONS and name != "freeze":
+    for name in (*SHUFFLES, *OTHERS):
+        if name != "freeze":
             assert moved(reports[name]) >= least / 2, (name, moved(reports[name]), least)
     assert moved(reports["freeze"]) == 0
 
@@ -149,13 +167,96 @@ def test_learning_rate_0_changes_nothing(reports, row):
 def test_the_smallest_lesson_exceeds_the_controls(reports, row):
     """Seven runs in order: that the three lessons come first by chance has a probability of 1 / C(7, 3) = 1 / 35."""
     assert all(isinstance(report, dict) for report in reports.values()), "a run failed, so there is no order"
-    gains = {name: report["best"]["difference"] for name, report in reports.items()}
+    gains = {name: headline(report).difference for name, report in reports.items()}
     smallest = min(gains[name] for name in LESSONS)
     shuffled = max(gains[name] for name in SHUFFLES)
     taskless = max(gains[name] for name in TASKLESS)
     row(
-        "across runs",
+        "across runs, smallest of the three differences",
         f"smallest lesson {100 * smallest:+.1f}, largest of four shuffles {100 * shuffled:+.1f}, larger of certainty "
-        f"and majority {100 * taskless:+.1f} points at the own best; exact permutation p = 1/35",
+        f"and majority {100 * taskless:+.1f} points; exact permutation p = 1/35",
     )
     assert smallest > shuffled and smallest > taskless
+
+
+def share_of(programs, contract, signatures, task):
+    """The share of prompts under a contract that a program solves, with the names of each prompt filled in.
+
+    programs: one for `matmul(A, B)`, the same for all.
+    """
+    named = [f"```python\n{signature.rename(programs)}\n```" for signature in signatures]
+    columns = {"contract": [contract] * len(named), "signature": list(map(str, signatures))}
+    verdicts = task.verdicts(named, **columns)
+    return sum(verdict.correct for verdict in verdicts) / len(verdicts)
+
+
+@pytest.fixture(scope="module")
+def signatures():
+    """The names of some confirm prompts."""
+    return [parse_signature(text) for text in get_task("matmul").dataset("confirm", 12, seed=7)["signature"]]
+
+
+def test_a_table_of_one_program_a_contract(task, signatures, row):
+    """Whoever knows one right program for each contract, and reads contracts and names, is always right."""
+    rng = random.Random(7)
+    shares = {
+        contract: share_of(draw_program(rng, contract=contract).source, contract, signatures, task)
+        for contract in PRETRAINED
+    }
+    row("table: one training program a contract, names filled in", shown_table(shares))
+    assert shares[HELDOUT_CONTRACT] == 1
+
+
+def shown_table(shares):
+    return ", ".join(f"{contract} {share:.0%}" for contract, share in shares.items())
+
+
+def test_a_single_program_for_all_contracts(task, reports, row):
+    """The best of 400 programs of the corpus, chosen with hindsight, solves a contract or two."""
+    rng = random.Random(8)
+    drawn = [draw_program(rng, FAULTS.programs, rng.choice(PRETRAINED)).source for _ in range(400)]
+    programs = list(dict.fromkeys(drawn))
+    solved = defaultdict(int)
+    for contract in PRETRAINED:
+        fenced = [f"```python\n{program}\n```" for program in programs]
+        verdicts = task.verdicts(fenced, contract=[contract] * len(programs))
+        for program, verdict in zip(programs, verdicts, strict=True):
+            solved[program] += verdict.correct
+    best = max(solved.values()) / len(PRETRAINED)
+    row(f"table: the best of {len(programs)} training programs for all contracts, with hindsight", f"{best:.0%}")
+    for name in LESSONS:
+        assert best < overall(reports[name]) / 2
+
+
+def overall(report):
+    """The tuned model's share over the four contracts, in names and words that no training has."""
+    shares = [report["shares"][f"probe, {contract}"][1] for contract in TRAINED]
+    return (sum(shares) + Report.from_dict(report).best.tuned_rate) / (len(shares) + 1)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_table_of_the_programs_that_were_paid(task, reports, signatures, row, name):
+    """A model that only recites what it was paid for answers an unknown contract with what was paid most."""
+    report = reports[name]
+    paid = defaultdict(float)
+    for step in range(1, len(report["metrics"]) + 1):
+        for record in read_completions(f"{report['folder']}/grpo", step):
+            program = nameless(record)
+            if program and record["outcome"] == "correct":
+                paid[program] += record["reward_total"]
+    most_paid = max(paid, key=paid.get)
+    share = share_of(most_paid, HELDOUT_CONTRACT, signatures, task)
+    tuned = Report.from_dict(report).best.tuned_rate
+    row(f"table: what GRPO paid most, {name}, of {len(paid)} programs, on the held-out contract", f"{share:.0%}")
+    assert share < tuned / 2
+
+
+def nameless(record):
+    """The program of a logged completion with the names of `matmul(A, B)`, None where there is none."""
+    text = record["completion"] if isinstance(record["completion"], str) else record["completion"][-1]["content"]
+    found = re.search(r"```python\n(def (\w+)\((\w+), (\w+)\):.*?)\n```", text, re.S)
+    if not found:
+        return None
+    program, function, first, second = found.groups()
+    names = {function: FUNCTION, first: "A", second: "B"}
+    return re.sub(r"\b\w+\b", lambda word: names.get(word[0], word[0]), program)
