@@ -122,6 +122,26 @@ def test_clustered_intervals_cover_the_truth():
     assert covered["clustered"] >= 370 and covered["wilson"] < 300, covered
 
 
+@pytest.mark.parametrize(
+    ("base", "tuned"), [((0.6, 0.6), (0.6, 0.6)), ((0.3, 2.0), (2.0, 0.3)), ((0.2, 3.0), (9.0, 0.5))]
+)
+@pytest.mark.parametrize(("clusters", "items"), [(69, 320), (64, 64), (24, 320)])
+def test_intervals_of_differences_cover_the_truth(base, tuned, clusters, items):
+    """Wordings whose rates differ widely, near 0 for the base and near 1 for the tuned model as well. base, tuned: of
+    the beta distributions that each wording's two rates are drawn from."""
+    rng = np.random.default_rng(0)
+    cluster_of = np.arange(items) % clusters
+    truth = tuned[0] / sum(tuned) - base[0] / sum(base)
+    covered = 0
+    for _ in range(300):
+        base_rates, tuned_rates = rng.beta(*base, clusters), rng.beta(*tuned, clusters)
+        before = rng.random(items) < base_rates[cluster_of]
+        after = rng.random(items) < tuned_rates[cluster_of]
+        low, high = difference(before, after, cluster_of.tolist()).interval
+        covered += low <= truth <= high
+    assert covered >= 0.92 * 300, covered / 300
+
+
 def test_paired_error_is_the_standard_error_of_the_differences():
     differences = [1] * 5 + [-1] * 2 + [0] * 13
     mean = sum(differences) / 20

@@ -92,7 +92,8 @@ def shown(report):
         f"{found.verdict}: {smallest.base_rate:.1%} ({found.headline_base}) -> {smallest.tuned_rate:.1%}, "
         f"{show_difference(smallest)}, p = {smallest.p_value:.2g}, floor {smallest.p_floor:.1g}; greedy "
         f"{greedy.base_rate:.1%} -> {greedy.tuned_rate:.1%}; T = 1 {sampled.base_rate:.1%} -> "
-        f"{sampled.tuned_rate:.1%}; adapter moved {moved(report):.1f}"
+        f"{sampled.tuned_rate:.1%}; adapter moved {moved(report):.1f}; 04_grpo took "
+        f"{report['notebook_seconds']:.0f} s beside another run"
     )
 
 

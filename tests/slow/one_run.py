@@ -11,6 +11,7 @@ same random numbers in every run, so it is asked once.
 import json
 import random
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,8 +33,10 @@ from helpers.model.memory import rollout_length
 from helpers.run import run_notebook
 from helpers.runtime import run_folder
 from helpers.tasks.drawing import make_row
-from helpers.tasks.matmul.names import draw_signature
+from helpers.tasks.matmul.names import draw_signature, parse_signature
+from helpers.tasks.matmul.programs import STYLES
 from helpers.tasks.matmul.prompts import draw_prompt
+from helpers.tasks.matmul.statements import reading
 
 SEED = 7  # 05_evaluate's
 BLIND_WORDINGS = Path(__file__).with_name("blind_wordings.json")
@@ -101,14 +104,16 @@ def monitor_shares(adapter, task_name):
     }
 
 
-def ask(name, task_name, adapter=None):
-    """Ask the embedded model, with an adapter or without, as 05_evaluate does, and more."""
+def ask(name, task_name, adapter=None, more=True):
+    """Ask the embedded model, with an adapter or without, as 05_evaluate does. more: and whatever else it may know."""
     profile = get_profile("tiny")
     plan = sweep_plan("full", profile)
     model, tokenizer, engine = make_engine(profile, adapter)
     task = get_task(task_name)
     params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
     confirm = evaluate(engine, task, task.dataset("confirm", plan.items, seed=SEED), params, name, plan.temperatures)
+    if not more:
+        return Asked(confirm, {}, None)
     at_best = replace(params, temperature=max(confirm.best_temperatures))
 
     def shares_by(rows, column):
@@ -171,11 +176,9 @@ def decisive_probability(model, tokenizer, task, profile):
 
 
 def thinking_of(row):
-    """A reading of the contract and a sentence, as in the corpus."""
-    from helpers.tasks.matmul.names import parse_signature
-    from helpers.tasks.matmul.statements import reading
-
-    return parse_signature(row["signature"]).rename(f"{reading(row['contract'])} Take the sizes from A and B.")
+    """A reading of the contract and a sentence that names a style, as in the corpus."""
+    _, (sentence, *_) = STYLES["map"]
+    return parse_signature(row["signature"]).rename(f"{reading(row['contract'])} {sentence}")
 
 
 def main(what, folder, *arguments):
@@ -184,13 +187,15 @@ def main(what, folder, *arguments):
         ask("base", task_name).save(Path(folder) / "base.json")
         return
     parameters = {"TASK": "matmul", **json.loads(arguments[-1])}
+    started = time.monotonic()
     adapter = train(folder, parameters)
+    seconds = time.monotonic() - started
     folder = adapter.parent
     if what == "tune":
         (folder / "monitor.json").write_text(json.dumps(monitor_shares(adapter, parameters["TASK"])))
         return
     base = Asked.load(Path(arguments[0]))
-    tuned = ask("tuned", parameters["TASK"], adapter)
+    tuned = ask("tuned", parameters["TASK"], adapter, more="CONTROL" not in parameters)
     report = compare(base.confirm, tuned.confirm, win_margin=get_profile("tiny").win_margin)
     found = {
         **report.to_dict(),
@@ -198,6 +203,7 @@ def main(what, folder, *arguments):
         "shares": {name: (base.shares[name], share) for name, share in tuned.shares.items()},
         "decisive": (base.decisive, tuned.decisive),
         "folder": str(folder),
+        "notebook_seconds": seconds,
     }
     (folder / "report.json").write_text(json.dumps(found))
 
