@@ -64,7 +64,7 @@ class Profile:
 RELEASED = "openai/gpt-oss-20b"
 _TINY = Profile(
     name="tiny", model=str(ROOT / "helpers/tiny/checkpoint"), needs_gib=0, dtype="float32", experts="fp32", dense="nf4",
-    lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=1e-3,
+    lora_r=8, lora_alpha=16, lora_targets=("attention", "experts"), learning_rate=2e-3,
     num_generations=8, generation_batch_size=64, per_device_train_batch_size=16,
     max_completion_length=200, max_steps=30, win_margin=0.1, sweep="full",
 )  # fmt: skip

@@ -34,9 +34,10 @@ def side_by_side(work, names):
 
 def tune_all(make_folder, runs):
     """Train in each run; returns {name: {temperature: share of right answers to monitor prompts}}."""
+    folders = {name: make_folder("run") for name in runs}
 
     def tune_one(name):
-        folder = make_folder(name)
+        folder = folders[name]
         wrong = process("tune", str(folder), json.dumps(runs[name]))
         assert not wrong, wrong
         return json.loads((folder / "monitor.json").read_text())
@@ -50,11 +51,12 @@ def run_all(make_folder, task, runs):
     make_folder: f(name) -> a new folder. runs: name -> parameters of 04_grpo.
     """
     base = make_folder("base")
+    folders = {name: make_folder("run") for name in runs}  # not in the threads: pytest's factory is not made for them
     wrong = process("base", str(base), task)
     assert not wrong, wrong
 
     def run_one(name):
-        folder = make_folder(name)
+        folder = folders[name]
         parameters = json.dumps({"TASK": task, **runs[name]})
         wrong = process("run", str(folder), str(base / "base.json"), parameters)
         if wrong:

@@ -4,8 +4,6 @@ The rules are those of `test_learning`: problems of two steps, which no lesson w
 that no training has. `python -m pytest -m slow tests/slow/test_math.py` writes the table of tests/README.md again.
 """
 
-import re
-
 import pytest
 
 from tests.slow.lessons import edges, headline, run_all, shown, shown_shares
@@ -21,7 +19,7 @@ TASKLESS = {f"math, {control}, seed 42": {"SEED": 42, "CONTROL": control} for co
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     runs = LESSONS | IMITATIONS | SHUFFLES | TASKLESS
-    return run_all(lambda name: tmp_path_factory.mktemp(re.sub(r"[^\w.]+", "-", name)), "math", runs)
+    return run_all(tmp_path_factory.mktemp, "math", runs)
 
 
 @pytest.mark.parametrize("name", LESSONS)

@@ -37,7 +37,7 @@ def fenced(program):
 
 
 def outcomes(reward, programs, tests=TESTS):
-    verdicts = reward.task.verdicts(list(map(fenced, programs)), requirements=[tests] * len(programs))
+    verdicts = reward.task.verdicts(list(map(fenced, programs)), tests=[tests] * len(programs))
     return [verdict.outcome for verdict in verdicts]
 
 
@@ -67,7 +67,7 @@ def outcomes(reward, programs, tests=TESTS):
     ],
 )
 def test_each_program_has_its_outcome(reward, program, outcome, reason):
-    (verdict,) = reward.task.verdicts([fenced(program)], requirements=[TESTS])
+    (verdict,) = reward.task.verdicts([fenced(program)], tests=[TESTS])
     assert verdict.outcome == outcome, verdict
     assert reason in verdict.reason and bool(verdict.reason) == (outcome != "correct")
 

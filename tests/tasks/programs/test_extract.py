@@ -64,7 +64,7 @@ GARBAGE = [
 @pytest.mark.parametrize("program", GARBAGE)
 def test_garbage_is_no_program_for_a_newer_python(task, program):
     """One line in the new form must not turn any other mistake into a wrong answer, which is paid more."""
-    (verdict,) = task.verdicts([f"```python\n{program}```"], requirements=[TESTS])
+    (verdict,) = task.verdicts([f"```python\n{program}```"], tests=[TESTS])
     assert verdict.outcome == "error" and "SyntaxError" in verdict.reason
     assert chosen(PLAIN, f"{program}def solve(n): return 2\n").endswith("return 2\n")
 
@@ -90,7 +90,7 @@ def test_a_long_block_is_not_scanned():
 @pytest.mark.parametrize("name", NEWER)
 def test_a_program_for_a_newer_python(task, name):
     """It is paid what a wrong one is, and the reason says so; with a program for this Python before it, that counts."""
-    (verdict,) = task.verdicts([f"```python\n{NEWER[name]}```"], requirements=[TESTS])
+    (verdict,) = task.verdicts([f"```python\n{NEWER[name]}```"], tests=[TESTS])
     if IS_OLD:
         assert verdict.outcome == "wrong"
         assert verdict.reason == f"it is written for Python 3.12 or newer, and this is 3.{sys.version_info.minor}"
