@@ -267,8 +267,9 @@ def main(arguments=None):
         from helpers.grpo.rft import check_baseline
 
         check_control(given.get("CONTROL", ""))
-        check_baseline(given.get("BASELINE", ""))
-        GRPOConfig.for_profile(profile, name, max_steps=given.get("MAX_STEPS"), num_generations=given.get("GROUP_SIZE"))
+        check_baseline(given.get("BASELINE", ""), given.get("CONTROL", ""))
+        settings = {"max_steps": "MAX_STEPS", "num_generations": "GROUP_SIZE", "learning_rate": "LEARNING_RATE"}
+        GRPOConfig.for_profile(profile, name, **{field: given.get(parameter) for field, parameter in settings.items()})
         folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
         given["RUN_DIR"] = str(folder)
         print(f"{profile}\nWriting to {folder}", flush=True)

@@ -27,7 +27,7 @@ class Report:
     temperatures: the grid. base_temperatures, tuned_temperatures: each model's own best, of the two halves of the
     prompts (`Evaluation`). best: the tuned model against the base, each at its own best. against_greedy,
     against_sampled: the tuned model at its best against the base greedy and at temperature 1. greedy, sampled: both
-    greedy, and both at temperature 1. win_margin: what the lower end of the smallest interval must exceed for a win.
+    greedy, and both at temperature 1. win_margin: what the lower end of all three intervals must exceed for a win.
     base_outcomes, tuned_outcomes: the share of each outcome at temperature 1. verdict: "win", "sharper", "null",
     "inconclusive" or "regression".
     """
@@ -75,14 +75,15 @@ class Report:
         if self.best.is_loss:
             return "regression"
         low, high = self.best.interval
-        if self.sampled.is_gain and high < NULL_MARGIN:
+        if self.best.is_gain or high >= NULL_MARGIN:
+            return "inconclusive"
+        if self.sampled.is_gain:
             return "sharper"
-        return "null" if -NULL_MARGIN < low and high < NULL_MARGIN else "inconclusive"
+        return "null" if low > -NULL_MARGIN else "inconclusive"
 
     def _is_gain(self) -> bool:
-        """Tell whether all three tests reject, with the headline's interval above the margin."""
-        all_reject = all(found.is_gain for found in self._against().values())
-        return all_reject and self.headline.interval[0] > self.win_margin
+        """Tell whether all three tests reject, with their intervals above the margin."""
+        return all(found.is_gain and found.interval[0] > self.win_margin for found in self._against().values())
 
     def sentence(self) -> str:
         """What happened, with its numbers."""
@@ -98,6 +99,8 @@ class Report:
             for name, other in self._against().items()
             if name != self.headline_base
         )
+        if self.verdict == "inconclusive":
+            return f"{self._inconclusive()}; {numbers}; {others}."
         meaning = {
             "win": "Win: it got better",
             "regression": "Regression: it got worse",
@@ -106,7 +109,6 @@ class Report:
                 f"temperatures a gain of {100 * NULL_MARGIN:.0f} points is excluded"
             ),
             "null": f"Null: no difference beyond {100 * NULL_MARGIN:.0f} points either way",
-            "inconclusive": self._inconclusive(),
         }
         return f"{meaning[self.verdict]}; {numbers}; {others}."
 
@@ -128,7 +130,9 @@ class Report:
                 f"Inconclusive: a gain, but its interval does not lie above the {100 * self.win_margin:+.0f} points "
                 "that a win needs here"
             )
-        visible = smallest_visible(self.headline)
+        visible = smallest_visible(self.headline, self.win_margin)
+        if visible is None:
+            return "Inconclusive: so few prompts cannot show any difference"
         return f"Inconclusive: so many prompts show a difference of {100 * visible:.0f} points or more"
 
     def to_dict(self) -> dict:
@@ -146,7 +150,7 @@ class Report:
 def compare(base: Evaluation, tuned: Evaluation, win_margin: float = 0.0) -> Report:
     """Compare two models, each at its own best temperature.
 
-    win_margin: what the lower end of the smallest interval must exceed for a win, fixed before the run.
+    win_margin: what the lower end of all three intervals must exceed for a win, fixed before the run.
 
     Raises UserError if the two were not evaluated alike, with other temperatures or other prompts, or without greedy
     and temperature 1.

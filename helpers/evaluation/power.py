@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 from helpers.evaluation.records import SweepPlan
 from helpers.evaluation.statistics import ALPHA, Z95, Difference, paired_interval
+from helpers.runtime import UserError
 
 #: A planned evaluation should have at least this chance of a win.
 POWER = 0.8
@@ -52,19 +53,22 @@ def exact_power(items: int, gained_rate: float, lost_rate: float, win_margin: fl
     return float(binom.pmf(discordant, items, rate) @ chance_of_gain)
 
 
-def smallest_visible(found: Difference) -> float:
-    """Return the difference that an evaluation like `found` would show with a power of 80 %."""
+def smallest_visible(found: Difference, win_margin: float = 0.0) -> float | None:
+    """Return the difference that an evaluation like `found` would show with a power of 80 %.
+
+    None: no difference at all.
+    """
     low, high = found.interval
-    approximate = (Z95 + Z80) * (high - low) / (2 * Z95)
     if found.items >= MANY_ITEMS:
-        return approximate
+        return win_margin + (Z95 + Z80) * (high - low) / (2 * Z95)
     rate = max((found.gained + found.lost) / found.items, 1 / found.items)
     for points in range(1, 101):
         difference = points / 100
         discordant = max(rate, difference)
-        if exact_power(found.items, (discordant + difference) / 2, (discordant - difference) / 2) >= POWER:
+        gained_rate, lost_rate = (discordant + difference) / 2, (discordant - difference) / 2
+        if exact_power(found.items, gained_rate, lost_rate, win_margin) >= POWER:
             return difference
-    return 1.0
+    return None
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,10 @@ def chance_of_win(plan: SweepPlan, win_margin: float, base_rate: float, gain: fl
 
     The base answers a prompt correctly with probability `base_rate` at every temperature, the tuned model with `gain`
     more, each answer on its own. So no choice of a temperature helps the base, and all three comparisons have the same
-    true difference. This is what the verdict of `compare` does, for all simulated evaluations at once.
+    true difference. Raises UserError where there is no room for the gain.
     """
+    if base_rate + gain > 1:
+        raise UserError(f"A base that is right in {base_rate:.0%} cannot gain {100 * gain:.0f} points.")
     rng = np.random.default_rng(0)
     runs = min(SIMULATED_RUNS, max(200, 2_000_000 // plan.items))
     base = simulate_answers(rng, runs, plan, base_rate)
@@ -123,6 +129,8 @@ def simulate_answers(rng: np.random.Generator, runs: int, plan: SweepPlan, rate:
 
 def wins(base: np.ndarray, tuned: np.ndarray, temperatures: tuple[float, ...], win_margin: float) -> np.ndarray:
     """Tell which of several evaluations of independent items are wins: bool [runs].
+
+    The rules are those of `compare`, but for its interval by clusters, which is a little wider here and there.
 
     base, tuned: whether each answer is right, bool [runs, temperatures, items].
     """

@@ -59,7 +59,8 @@ class Evaluation:
 
     The model's own best temperature is cross-fitted: the prompts are dealt into two halves, and each half is answered
     at the temperature that did best on the other. So no answer that chooses a temperature also counts at it, and all
-    prompts count.
+    prompts count. The halves share every cluster, so that none holds the easy ones alone; what a wording does to a
+    temperature is known to the choice.
     """
 
     name: str
@@ -178,15 +179,15 @@ def check_task(origin: dict, task: Task) -> None:
 def trained_on(origin: dict) -> str:
     """One line on how an adapter came about. origin: what the trainer left beside it, `trainer_state.json`."""
     settings = origin["settings"]
+    method = origin.get("method", "GRPO")
     names = settings["reward_funcs"]
     weights = settings.get("reward_weights") or [1] * len(names)
     paid = ", ".join(name for name, weight in zip(names, weights, strict=True) if weight)
+    learned_from = paid if method == "GRPO" else f"its own correct answers, by {method}"
     judged = ", judged at sandbox level process" if settings.get("sandbox") == "process" else ""
     warning = selection_warning(origin)
     chosen = f"; {warning}" if warning else ""
-    if origin.get("method", "GRPO") != "GRPO":
-        paid = f"correct answers, by {origin['method']}"
-    return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {paid}{judged}{chosen}"
+    return f"{origin['step']} steps, learning rate {settings['learning_rate']:g}, on {learned_from}{judged}{chosen}"
 
 
 def selection_warning(origin: dict) -> str:

@@ -122,7 +122,8 @@ def paired_interval(gained: int, lost: int, items: int) -> Interval:
     """
     n = items + 2
     centre = (gained - lost) / n
-    half = Z95 * np.sqrt(((gained + lost + 1) / n - centre**2) / n)
+    variance = np.maximum((gained + lost + 1) / n - centre**2, 0.0)
+    half = Z95 * np.sqrt(variance / n)
     return centre - half, centre + half
 
 

@@ -25,10 +25,12 @@ from helpers.tasks.grading import grade_answers
 BASELINES = ("rft",)
 
 
-def check_baseline(name: str) -> None:
-    """Raise UserError unless `name` is a baseline, or "" for none."""
+def check_baseline(name: str, control: str = "") -> None:
+    """Raise UserError unless `name` is a baseline, or "" for none. A baseline has no rewards, and so no control."""
     if name and name not in BASELINES:
         raise UserError(f"There is no baseline '{name}': choose {', '.join(BASELINES)}, or leave BASELINE empty.")
+    if name and control:
+        raise UserError(f"A control changes rewards, and '{name}' learns from grades: leave BASELINE or CONTROL empty.")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,9 @@ class RFTResult:
 def train_rft(trainer: GRPOTrainer) -> RFTResult:
     """Fine-tune the adapter of a trainer on the correct answers of the model as it is.
 
-    Nothing is written to disk before the trainer's `save_model`, and a run that was interrupted starts again. Raises
-    UserError for a trainer without a task, and where no answer is correct.
+    Prints a line for each generation and each step. Nothing is written to disk before the trainer's `save_model`, and a
+    run that was interrupted starts again. Raises UserError for a trainer without a task, and where no answer is
+    correct.
     """
     if trainer.task is None:
         raise UserError("Rejection sampling needs grades: give GRPOTrainer a task.")
@@ -56,12 +59,13 @@ def train_rft(trainer: GRPOTrainer) -> RFTResult:
     optimizer = make_optimizer(weights, args)
     scheduler = make_schedule(optimizer, args)
     batches = _endless_batches(kept, args)
-    for _ in range(args.max_steps):
+    for step in range(1, args.max_steps + 1):
         optimizer.zero_grad()
         add_gradient(trainer.model, imitation_batch(next(batches), args), args)
         torch.nn.utils.clip_grad_norm_(weights, args.max_grad_norm or math.inf)
         optimizer.step()
         scheduler.step()
+        print(f"step {step}/{args.max_steps}")
     trainer.state.global_step = args.max_steps
     trainer.method = "rejection sampling"
     return RFTResult(drawn, len(kept), args.max_steps)
@@ -81,6 +85,7 @@ def draw_correct(trainer: GRPOTrainer, args: GRPOConfig) -> tuple[list[Completio
         grades = grade_answers(trainer.task, rows, completions)
         kept += [completion for completion, grade in zip(completions, grades, strict=True) if grade.correct]
         drawn += len(completions)
+        print(f"drawn {drawn}, of these correct {len(kept)}")
     return kept, drawn
 
 

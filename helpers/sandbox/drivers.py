@@ -4,6 +4,7 @@ A driver is one Python file that uses the standard library only, since it is loa
 has
 
 - `FUNCTION`: the name of the function that a program must define, or None where the program is a script;
+- `function_of(source)`, where it has one: the name for this program instead;
 - `decode(inputs)`: turns the bytes of the inputs into arguments of any form;
 - `call(program, arguments)`: calls the program's function and returns its result. A script is a function without
   arguments;

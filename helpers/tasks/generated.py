@@ -20,7 +20,7 @@ class GeneratedTask(Task):
     """
 
     wordings: Mapping[str, Wordings]
-    probe_wordings: Mapping[str, Wordings]
+    probe_wordings: Mapping[str, Wordings] = {}
     splits = (*SPLITS, PROBE)
 
     @abstractmethod

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from helpers.runtime import UserError, did_you_mean
 
 SPLITS = ("train", "monitor", "confirm")
-#: A fourth split, of tasks that have one: kinds of problems that are in no other split.
+#: A fourth split, of tasks that have one: kinds of problems that are in no other split, or combinations of them.
 PROBE = "probe"
 #: Not for training. Whether "monitor" or "confirm" uses it, its wording says (`wording.py`).
 HELDOUT = "held out"
@@ -27,7 +27,7 @@ _RULES: dict[str, Callable[[int, int], str]] = {
 
 
 def split_of(kind: str, key: str) -> str:
-    """Return the split of a key, or HELDOUT. kind: what the key is, "text", "puzzle" or "cluster"."""
+    """Return the split of a key, or HELDOUT. kind: what the key is, a name in `_RULES`."""
     first, second = hashlib.sha256(key.encode()).digest()[:2]
     return _RULES[kind](first, second)
 

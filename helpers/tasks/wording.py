@@ -17,13 +17,13 @@ class Wordings:
 
 
 def parse_wording_name(name: str) -> tuple[str, int]:
-    """Return the meaning and the place that `wording_names` wrote into a name."""
+    """Return the meaning and the place in a name such as "b_columns-3"."""
     meaning, _, number = name.rpartition("-")
     return meaning, int(number)
 
 
 def wording_sentence(meanings: Mapping[str, Wordings], name: str) -> str:
-    """Return the sentence that a name of `wording_names` stands for."""
+    """Return the sentence that a name such as "b_columns-3" stands for."""
     meaning, number = parse_wording_name(name)
     return meanings[meaning].all[number]
 

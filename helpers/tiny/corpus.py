@@ -4,7 +4,8 @@ Most conversations ask for a matmul program; the others are word problems with t
 With `FAULTS` the programs have misconceptions, slips and cheats (`tasks.matmul.programs`), and some families of word
 problems have an operation confused. `train` begins without any faults, because a model that meets the right answer to
 each contract first learns what the contracts ask for. Everything is drawn from one `random.Random`. Nothing that is
-held out is ever drawn: texts, programs, names of functions and arguments, sentences that state a contract, numbers.
+held out is ever drawn: texts of prompts, programs, combinations of names, sentences that state a contract, numbers of
+problems. Single steps of arithmetic are practised by themselves, those of held-out problems too.
 """
 
 import random

@@ -116,10 +116,13 @@ def test_the_halves_share_every_cluster():
 @pytest.mark.parametrize("strong", [0.0, 1.0])
 def test_the_base_must_lose_greedy_and_at_temperature_1_too(strong):
     """Where the choice of a temperature missed the base's best, the others catch it."""
-    base = evaluation({**GRID, strong: 180})
-    vars(base)["best"] = records(50)
-    vars(base)["best_temperatures"] = (0.6, 0.6)
-    report = compare(base, evaluation({0.0: 160, 0.6: 150, 1.0: 150}))
+    always, never = (lambda _: True), (lambda _: False)
+    base = dict.fromkeys(TEMPERATURES, alternating(never, never))
+    # Each half prefers what is bad for the other.
+    base |= {0.2: alternating(always, never), 0.4: alternating(never, always)}
+    base[strong] = alternating(lambda place: place % 10, lambda place: place % 10)
+    tuned = dict.fromkeys(TEMPERATURES, alternating(lambda place: place % 10 != 1, lambda place: place % 10 != 1))
+    report = compare(Evaluation("base", base), Evaluation("tuned", tuned))
     assert report.best.is_gain and report.best.difference > 0.5
     where = "at temperature 1" if strong else "greedy"
     assert report.verdict == "inconclusive" and f"but not than the base {where};" in report.sentence()

@@ -47,7 +47,8 @@ def test_with_an_item_a_cluster_the_sign_flips_are_mcnemar():
 
 
 def test_known_p_values():
-    """Of published comparisons, as exact fractions."""
+    """The first three from the research log of a pipeline for competition math (the "A30" run and two more); all as
+    exact fractions."""
     for gained, lost, known in ((61, 57, 0.7826), (38, 45, 0.5104), (70, 60, 0.4300), (6, 12, 0.2379)):
         n = gained + lost
         exact = min(Fraction(1), 2 * sum(Fraction(math.comb(n, k), 2**n) for k in range(max(gained, lost), n + 1)))

@@ -109,21 +109,15 @@ class Notebooks:
         engine = self.engine(largest_batch(PROFILE))
         params = SamplingParams(MAX_NEW_TOKENS)
         plan = SWEEPS[PROFILE.sweep]
-        monitor, confirm, probe = (
-            self.task.dataset(split, items)
-            for split, items in (
-                ("monitor", plan.monitor_items),
-                ("confirm", plan.confirm_items),
-                ("probe", plan.monitor_items),
-            )
-        )
-        asked = engine, self.task, monitor, confirm, params
+        confirm = self.task.dataset("confirm", plan.items)
+        probe = self.task.dataset("probe", plan.probe_items)
+        asked = engine, self.task, confirm, params
         # hundreds of prompts would take a minute, and no step runs otherwise after them
         with patch.object(captured, "prefill", lambda *_: None):
             evaluate(*asked, "tuned", plan.temperatures)
             with self.model.disable_adapter():
                 evaluate(*asked, "base", plan.temperatures)
-                sample_records(engine, self.task, monitor, params, "base")
+                sample_records(engine, self.task, confirm, params, "base")
                 sample_records(engine, self.task, probe, params, "base")
             sample_records(engine, self.task, probe, params, "tuned")
 

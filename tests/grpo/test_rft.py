@@ -88,10 +88,12 @@ def test_an_unknown_baseline_is_a_sentence():
     check_baseline("")
     with pytest.raises(UserError, match="no baseline 'sft': choose rft"):
         check_baseline("sft")
+    with pytest.raises(UserError, match="leave BASELINE or CONTROL empty"):
+        check_baseline("rft", control="flip")
 
 
-def test_an_empty_loss_is_none(tmp_path):
-    """As many tokens count as the completions have."""
+def test_every_token_of_a_completion_counts(tmp_path):
+    """Each with an advantage of 1, and against no older policy."""
     trainer = trainer_for(tmp_path, 0.5)
     kept, _ = draw_correct(trainer, trainer.args)
     batch = imitation_batch(kept[:3], trainer.args)

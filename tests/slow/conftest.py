@@ -20,6 +20,19 @@ def pytest_configure(config):
     config.stash[COMMIT] = commit()
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--runs", help="a folder that keeps the runs of test_learning or test_math; what was trained there is kept"
+    )
+
+
+@pytest.fixture(scope="module")
+def runs_folder(request, tmp_path_factory):
+    """Where the runs of a file go."""
+    given = request.config.getoption("--runs")
+    return Path(given) if given else tmp_path_factory.mktemp("runs")
+
+
 @pytest.fixture
 def row(request):
     """Call it with a heading and a result: one line of the table."""

@@ -45,13 +45,15 @@ def tune_all(make_folder, runs):
     return side_by_side(tune_one, list(runs))
 
 
-def run_all(make_folder, task, runs):
+def run_all(folder, task, runs):
     """Ask the base, then train and ask in each run; returns {name: report, or what went wrong as text}.
 
-    make_folder: f(name) -> a new folder. runs: name -> parameters of 04_grpo.
+    folder: gets a folder for each run; what was trained there before is not trained again. runs: name -> parameters of
+    04_grpo.
     """
-    base = make_folder("base")
-    folders = {name: make_folder("run") for name in runs}  # not in the threads: pytest's factory is not made for them
+    base = folder / "base"
+    base.mkdir(parents=True, exist_ok=True)
+    folders = {name: folder / f"run{number}" for number, name in enumerate(runs)}
     wrong = process("base", str(base), task)
     assert not wrong, wrong
 

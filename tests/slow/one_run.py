@@ -28,20 +28,21 @@ from helpers import (
     load_model,
     sample_records,
 )
-from helpers.evaluation import Evaluation, accuracy, sweep_plan
+from helpers.evaluation import Evaluation, accuracy, best_temperature, sweep_plan
 from helpers.model.memory import rollout_length
 from helpers.run import run_notebook
 from helpers.runtime import run_folder
 from helpers.tasks.drawing import make_row
 from helpers.tasks.matmul.names import draw_signature, parse_signature
-from helpers.tasks.matmul.programs import STYLES
+from helpers.tasks.matmul.programs import STYLES, draw_program
 from helpers.tasks.matmul.prompts import draw_prompt
 from helpers.tasks.matmul.statements import reading
 
 SEED = 7  # 05_evaluate's
 BLIND_WORDINGS = Path(__file__).with_name("blind_wordings.json")
-#: A right program goes on with " zip" here where it must transpose its first argument; a misconception copies it.
-DECISIVE = ("for x in", " zip")
+#: In the style "map" a right program goes on with " mul" behind these words; a misconception adds instead.
+DECISIVE_STYLE = "map"
+DECISIVE = ("from operator import", " mul")
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Asked:
     decisive: float | None
 
     def save(self, path):
-        records = [{**record, "model": self.confirm.name} for record in self.confirm.all_records()]
+        records = self.confirm.all_records()
         path.write_text(json.dumps({"records": records, "shares": self.shares, "decisive": self.decisive}))
 
     @classmethod
@@ -85,9 +86,13 @@ def make_engine(profile, adapter=None):
 
 
 def train(folder, parameters):
-    """Run 04_grpo and return the folder of its adapter."""
+    """Run 04_grpo, where that has not been done, and return the folder of its adapter. Note the seconds it took."""
     folder = run_folder(folder)
-    run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), **parameters})
+    noted = folder / "notebook_seconds.json"
+    if not noted.exists():
+        started = time.monotonic()
+        run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder), **parameters})
+        noted.write_text(json.dumps(time.monotonic() - started))
     return folder / "adapter"
 
 
@@ -104,17 +109,20 @@ def monitor_shares(adapter, task_name):
     }
 
 
-def ask(name, task_name, adapter=None, more=True):
-    """Ask the embedded model, with an adapter or without, as 05_evaluate does. more: and whatever else it may know."""
+def ask(name, task_name, adapter=None, beyond_confirm=True):
+    """Ask the embedded model, with an adapter or without, as 05_evaluate does.
+
+    beyond_confirm: also the probe, the words of somebody else, and the decisive token.
+    """
     profile = get_profile("tiny")
     plan = sweep_plan("full", profile)
     model, tokenizer, engine = make_engine(profile, adapter)
     task = get_task(task_name)
     params = SamplingParams(max_new_tokens=profile.max_completion_length, seed=SEED)
     confirm = evaluate(engine, task, task.dataset("confirm", plan.items, seed=SEED), params, name, plan.temperatures)
-    if not more:
+    if not beyond_confirm:
         return Asked(confirm, {}, None)
-    at_best = replace(params, temperature=max(confirm.best_temperatures))
+    at_best = replace(params, temperature=best_temperature(confirm.records))
 
     def shares_by(rows, column):
         records = sample_records(engine, task, rows, at_best, name)
@@ -157,17 +165,13 @@ def blind_rows():
 def decisive_probability(model, tokenizer, task, profile):
     """Return the mean probability of the right token at the decisive place, on monitor prompts.
 
-    The model is given a right answer up to the place where the first argument must be transposed.
+    The model is given the prompt, and a right answer up to that place.
     """
     before, token = DECISIVE
     (token_id,) = tokenizer(token, add_special_tokens=False).input_ids
-    rows = [row for row in task.dataset("monitor", 150, seed=SEED) if row["contract"] == "a_columns"]
     probabilities = []
-    for row in rows:
-        messages = [
-            *row["prompt"],
-            {"role": "assistant", "thinking": thinking_of(row), "content": task.reference_answer(row)},
-        ]
+    for row in task.dataset("monitor", 60, seed=SEED):
+        messages = [*row["prompt"], right_answer(row)]
         text = tokenizer.apply_chat_template(messages, tokenize=False, reasoning_effort=profile.reasoning_effort)
         prefix = text[: text.index(before, text.index("```python")) + len(before)]
         ids = tokenizer(prefix, add_special_tokens=False, return_tensors="pt").input_ids
@@ -175,10 +179,17 @@ def decisive_probability(model, tokenizer, task, profile):
     return sum(probabilities) / len(probabilities)
 
 
-def thinking_of(row):
-    """A reading of the contract and a sentence that names a style, as in the corpus."""
-    _, (sentence, *_) = STYLES["map"]
-    return parse_signature(row["signature"]).rename(f"{reading(row['contract'])} {sentence}")
+def right_answer(row):
+    """A right answer in the decisive style, as in the corpus."""
+    signature = parse_signature(row["signature"])
+    contract = row["contract"]
+    _, (sentence, *_) = STYLES[DECISIVE_STYLE]
+    program = draw_program(random.Random(row["id"]), contract=contract, style=DECISIVE_STYLE).source
+    return {
+        "role": "assistant",
+        "thinking": signature.rename(f"{reading(contract)} {sentence}"),
+        "content": f"```python\n{signature.rename(program)}\n```",
+    }
 
 
 def main(what, folder, *arguments):
@@ -187,15 +198,13 @@ def main(what, folder, *arguments):
         ask("base", task_name).save(Path(folder) / "base.json")
         return
     parameters = {"TASK": "matmul", **json.loads(arguments[-1])}
-    started = time.monotonic()
     adapter = train(folder, parameters)
-    seconds = time.monotonic() - started
     folder = adapter.parent
     if what == "tune":
         (folder / "monitor.json").write_text(json.dumps(monitor_shares(adapter, parameters["TASK"])))
         return
     base = Asked.load(Path(arguments[0]))
-    tuned = ask("tuned", parameters["TASK"], adapter, more="CONTROL" not in parameters)
+    tuned = ask("tuned", parameters["TASK"], adapter, beyond_confirm="CONTROL" not in parameters)
     report = compare(base.confirm, tuned.confirm, win_margin=get_profile("tiny").win_margin)
     found = {
         **report.to_dict(),
@@ -203,7 +212,7 @@ def main(what, folder, *arguments):
         "shares": {name: (base.shares[name], share) for name, share in tuned.shares.items()},
         "decisive": (base.decisive, tuned.decisive),
         "folder": str(folder),
-        "notebook_seconds": seconds,
+        "notebook_seconds": json.loads((folder / "notebook_seconds.json").read_text()),
     }
     (folder / "report.json").write_text(json.dumps(found))
 

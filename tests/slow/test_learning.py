@@ -45,8 +45,8 @@ RUNS = LESSONS | IMITATIONS | SHUFFLES | OTHERS
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    return run_all(tmp_path_factory.mktemp, "matmul", RUNS)
+def reports(runs_folder):
+    return run_all(runs_folder, "matmul", RUNS)
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -55,7 +55,7 @@ def test_a_lesson_wins(reports, row, name):
     row(f"GRPO, {name}", shown(report))
     assert report["verdict"] == "win"
     found = headline(report)
-    assert found.difference >= 0.25 and found.p_value < 1e-3 and found.clusters >= 40
+    assert found.difference >= 0.25 and found.p_value < 1e-3 and found.clusters >= 16
     assert report["tuned_outcomes"].get("refused", 0.0) < report["base_outcomes"]["refused"]
 
 
@@ -146,12 +146,9 @@ def test_the_smallest_lesson_exceeds_the_controls(reports, row):
     assert smallest > shuffled and smallest > taskless
 
 
-def share_of(programs, contract, signatures, task):
-    """The share of prompts under a contract that a program solves, with the names of each prompt filled in.
-
-    programs: one for `matmul(A, B)`, the same for all.
-    """
-    named = [f"```python\n{signature.rename(programs)}\n```" for signature in signatures]
+def share_of(program, contract, signatures, task):
+    """The share of prompts under a contract that a program for `matmul(A, B)` solves, under each prompt's names."""
+    named = [f"```python\n{signature.rename(program)}\n```" for signature in signatures]
     columns = {"contract": [contract] * len(named), "signature": list(map(str, signatures))}
     verdicts = task.verdicts(named, **columns)
     return sum(verdict.correct for verdict in verdicts) / len(verdicts)
@@ -206,15 +203,24 @@ def test_a_table_of_the_programs_that_were_paid(task, reports, signatures, row, 
     """A model that only recites what it was paid for answers an unknown contract with what was paid most."""
     report = reports[name]
     paid = defaultdict(float)
+    drawn = set()
     for step in range(1, len(report["metrics"]) + 1):
         for record in read_completions(f"{report['folder']}/grpo", step):
             program = nameless(record)
+            if program:
+                drawn.add(program)
             if program and record["outcome"] == "correct":
                 paid[program] += record["reward_total"]
     most_paid = max(paid, key=paid.get)
     share = share_of(most_paid, HELDOUT_CONTRACT, signatures, task)
     tuned = Report.from_dict(report).best.tuned_rate
-    row(f"table: what GRPO paid most, {name}, of {len(paid)} programs, on the held-out contract", f"{share:.0%}")
+    others = sorted(drawn - set(paid))
+    fenced = [f"```python\n{program}\n```" for program in others]
+    right = sum(one.correct for one in task.verdicts(fenced, contract=[HELDOUT_CONTRACT] * len(others)))
+    row(
+        f"table: what GRPO paid most, {name}, of {len(paid)} programs, on the held-out contract",
+        f"{share:.0%}; of {len(others)} other programs that it drew and paid as wrong, {right} are right there",
+    )
     assert share < tuned / 2
 
 

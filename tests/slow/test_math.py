@@ -17,9 +17,9 @@ TASKLESS = {f"math, {control}, seed 42": {"SEED": 42, "CONTROL": control} for co
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
+def reports(runs_folder):
     runs = LESSONS | IMITATIONS | SHUFFLES | TASKLESS
-    return run_all(tmp_path_factory.mktemp, "math", runs)
+    return run_all(runs_folder, "math", runs)
 
 
 @pytest.mark.parametrize("name", LESSONS)

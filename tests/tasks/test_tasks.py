@@ -43,10 +43,9 @@ def test_the_confirm_prompts_ask_for_something_else(name):
     """At least twelve wordings, equally frequent, of meanings that reinforcement learning never asks for."""
     task = get_task(name)
     clusters = {split: Counter(task.dataset(split, 240)["cluster"]) for split in ("train", "monitor", "confirm")}
-    assert len(clusters["confirm"]) >= (40 if name == "matmul" else 12)
-    for counts in clusters.values():
-        assert max(counts.values()) - min(counts.values()) <= 1
-    meanings = {split: {cluster.rpartition("-")[0] for cluster in counts} for split, counts in clusters.items()}
+    assert len(clusters["confirm"]) >= 16
+    mark = ":" if name == "matmul" else "-"
+    meanings = {split: {cluster.partition(mark)[0] for cluster in counts} for split, counts in clusters.items()}
     assert meanings["monitor"] == meanings["train"] and not meanings["confirm"] & meanings["train"]
     assert set(clusters["monitor"]) == set(clusters["train"])
 
@@ -59,7 +58,7 @@ def test_each_split_of_matmul_has_its_contracts():
 
 
 def test_names_that_decide_are_in_no_training():
-    """Neither the function's name nor the pair of arguments."""
+    """Neither the function's name nor the pair of arguments in its order; their parts are."""
     task = get_task("matmul")
     names = {}
     for split in task.splits:
@@ -131,45 +130,99 @@ def test_every_prompt_states_name_arguments_contract_and_form():
 
 
 def test_a_program_must_have_the_names_that_were_asked_for(task):
-    """Of the function and of both arguments, which are given by name."""
+    """Of the function and of both arguments, in their order."""
     rows = get_task("matmul").dataset("confirm", 4, seed=5)
     fenced = [task.reference_answer(row) for row in rows]
     columns = {"contract": rows["contract"], "signature": rows["signature"]}
     assert all(verdict.correct for verdict in task.verdicts(fenced, **columns))
     first = parse_signature(rows[0]["signature"])
-    others = {
-        "NameError": Signature("another", first.first, first.second),
-        "unexpected keyword argument 'other'": Signature(first.function, "other", first.second),
-        "": Signature(first.function, first.second, first.first),  # the operands change places
-    }
+    others = (
+        Signature("another", first.first, first.second),
+        Signature(first.function, "other", first.second),
+        Signature(first.function, first.second, first.first),  # the operands change places
+    )
     program = task.reference_answer(rows[0])
-    for reason, asked in others.items():
+    for asked in others:
         (verdict,) = task.verdicts([program], contract=rows["contract"][:1], signature=[str(asked)])
-        assert not verdict.correct and reason in verdict.reason, verdict
+        assert "defines the function as it was asked for" in verdict.reason, verdict
     (verdict,) = task.verdicts([program], contract=rows["contract"][:1])
     assert "does not define a function matmul" in verdict.reason
 
 
-def test_a_program_cannot_hide_from_its_names(task):
-    """Whatever a program leaves open at its end, the names are asked for behind it."""
-    honest = "def matmul(A, B):\n    return [[sum(x * y for x, y in zip(r, c)) for c in zip(*B)] for r in A]"
-    named = honest + "\n\nplain = matmul\n\ndef product(P, Q):\n    return 1\n"
-    for tail in (
-        "",
-        "@lambda _: plain",
-        '"""',
-        "if False:\n    pass",
-        "x = (",
-        "class C:\n    pass",
-        "return matmul",
-        "\\",
-    ):
-        text = f"```python\n{named}{tail}\n```"
-        (verdict,) = task.verdicts([text], contract=["rows"], signature=["product(P, Q)"])
-        assert not verdict.correct, tail
+HONEST = "def matmul(A, B):\n    return [[sum(x * y for x, y in zip(r, c)) for c in zip(*B)] for r in A]\n"
+KEEPER = """class Keeper:
+    def __del__(self):
+        globals()['product'] = plain
+plain = matmul
+matmul = Keeper()
+"""
+ANY_NAME = """class Any(dict):
+    def __missing__(self, name):
+        return matmul
+__builtins__ = Any(vars(__builtins__))
+"""
 
 
-@pytest.mark.parametrize("text", ["matmul", "matmul(A)", "matmul(A, A)", "f(A, f)", "1f(A, B)", 3, None])
+def verdict_on(task, program, signature="product(P, Q)"):
+    (verdict,) = task.verdicts([f"```python\n{program}\n```"], contract=["rows"], signature=[signature])
+    return verdict
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        # no such function at first, but one that comes into being
+        HONEST + KEEPER,
+        HONEST + ANY_NAME,
+        HONEST + "product = matmul",
+        # other arguments
+        HONEST + "def product(**names):\n    return matmul(*names.values())",
+        HONEST + "def product(*both):\n    return matmul(*both)",
+        HONEST + "def product(Q, P):\n    return matmul(Q, P)",
+        HONEST + "def product(*, P, Q):\n    return matmul(P, Q)",
+        HONEST + "def product(P, Q, R):\n    return matmul(P, Q)",
+        HONEST + "def product(A, B):\n    return matmul(A, B)",
+        # the right one is defined anew
+        HONEST + "def product(P, Q):\n    return matmul(P, Q)\ndef product(P, Q):\n    return 1",
+    ],
+)
+def test_another_function_or_other_arguments_are_no_answer(task, program):
+    assert not verdict_on(task, program).correct
+
+
+@pytest.mark.parametrize(
+    ("program", "signature"),
+    [
+        (HONEST + "def product(P, Q):\n    return matmul(P, Q)", "product(P, Q)"),
+        (HONEST + "def product(P, Q, *, fast=True):\n    return matmul(P, Q)", "product(P, Q)"),
+        (HONEST.replace("A", "X"), "matmul(X, B)"),
+        (HONEST, "matmul(A, B)"),
+    ],
+)
+def test_helpers_and_further_arguments_with_a_default_are_allowed(task, program, signature):
+    """A large model may well call its helper `matmul`."""
+    assert verdict_on(task, program, signature).correct
+
+
+TAILS = (
+    "",
+    "@lambda _: plain",
+    "# asked for: matmul",
+    '"""',
+    "if False:\n    pass",
+    "x = (",
+    "class C:\n    pass",
+    "\\",
+)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_program_cannot_hide_from_its_name(task, tail):
+    """Whatever a program leaves open at its end, the name is asked for behind it."""
+    assert not verdict_on(task, f"{HONEST}plain = matmul\ndef product(P, Q):\n    return 1\n{tail}").correct
+
+
+@pytest.mark.parametrize("text", ["matmul", "matmul(A)", "matmul(A, A)", "f(A, f)", "1f(A, B)", "def(A, B)", 3, None])
 def test_a_signature_of_another_form_is_a_sentence(text):
     with pytest.raises(UserError, match=r"The column 'signature' holds .*write it like matmul\(A, B\)"):
         parse_signature(text)
@@ -188,6 +241,7 @@ def test_names_are_filled_in_where_they_stand():
 def test_answers_of_matmul_are_correct_programs(matmul_judge):
     rows = get_task("matmul").dataset("monitor", 40)
     programs = [parse_signature(row["signature"]).bind(row["answer"]) for row in rows]
+    assert None not in programs
     assert all(verdict.correct for verdict in matmul_judge.judge_many(programs, rows["contract"]))
 
 

@@ -127,4 +127,7 @@ def _grade(row: Row, completion: Completion) -> Grade:
 def _draw_problem(rng: random.Random, wording: str, split: str) -> Problem:
     if is_story(wording):
         return draw_story(rng, wording)
-    return draw_problem(rng, wording, heldout=split != "train")
+    while True:
+        problem = draw_problem(rng, wording, heldout=split != "train")
+        if problem.answer > 0:
+            return problem

@@ -49,6 +49,11 @@ class Driver(types.ModuleType):
             _run_file(scan_path, scope)
             self.scan = scope["scan"]
 
+    def name_of_function(self, source: str) -> str | None:
+        """Return the name of the function that a program must define, None where it is a script."""
+        function_of = vars(self).get("function_of")
+        return function_of(source) if function_of else self.FUNCTION
+
 
 def _run_file(path, scope):
     with open(path, "rb") as file:
@@ -56,18 +61,18 @@ def _run_file(path, scope):
     exec(compile(text, path, "exec"), scope)
 
 
-def compiled(source: str, driver: Driver) -> list[types.CodeType]:
+def compiled(source: str, driver: Driver, function: str | None) -> list[types.CodeType]:
     """Return the code of a script, or of each statement at the top level of a program that defines a function.
 
-    Raises Refused, and whatever Python raises for a text that is no program.
+    function: its name, None for a script. Raises Refused, and whatever Python raises for a text that is no program.
     """
     tree = ast.parse(source, "program")
     if driver.scan:
-        reason = driver.scan(source, tree, driver.FUNCTION)
+        reason = driver.scan(source, tree, function)
         if reason:
             raise Refused(reason)
     whole = compile(tree, "program", "exec", dont_inherit=True)
-    if driver.FUNCTION is None:
+    if function is None:
         return [whole]
     features = whole.co_flags & _FUTURE_FEATURES
     statements = [part for statement in tree.body for part in _one_import_each(statement)]
@@ -91,7 +96,7 @@ def _one_import_each(statement):
     return [statement]
 
 
-def load(codes: Sequence[types.CodeType], driver: Driver, missing: dict[str, str]) -> Callable:
+def load(codes: Sequence[types.CodeType], function: str | None, missing: dict[str, str]) -> Callable:
     """Run the program's top level and return its function; for a script, return a function that runs it.
 
     A statement that raises is left out, so that an import which the function does not need, or a demonstration that
@@ -99,7 +104,7 @@ def load(codes: Sequence[types.CodeType], driver: Driver, missing: dict[str, str
 
     missing: gets the names that failed imports left without a value, each with the name of the module.
     """
-    is_script = driver.FUNCTION is None
+    is_script = function is None
     module = types.ModuleType(SCRIPT_MODULE if is_script else FUNCTION_MODULE)
     sys.modules[module.__name__] = module
     scope = vars(module)
@@ -114,9 +119,9 @@ def load(codes: Sequence[types.CodeType], driver: Driver, missing: dict[str, str
             errors.append(error)
             if isinstance(error, ImportError):
                 missing.update(dict.fromkeys(code.co_names, error.name))
-    if not callable(scope.get(driver.FUNCTION)):
-        raise errors[0] if errors else ValueError(f"the program does not define a function {driver.FUNCTION}")
-    return lambda *arguments: scope[driver.FUNCTION](*arguments)  # a call may define it anew
+    if not callable(scope.get(function)):
+        raise errors[0] if errors else ValueError(f"the program does not define a function {function}")
+    return lambda *arguments: scope[function](*arguments)  # a call may define it anew
 
 
 def _unavailable(error, missing):
@@ -227,7 +232,9 @@ def _receive_program(driver, missing):
     (size,) = protocol.PROGRAM_HEADER.unpack(_read(protocol.PROGRAM_HEADER.size))
     program = _read(size)
     try:
-        codes = compiled(program.decode("utf-8"), driver)
+        source = program.decode("utf-8")
+        name = driver.name_of_function(source)
+        codes = compiled(source, driver, name)
     except Refused as error:
         _fail(protocol.REFUSED, error)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
@@ -238,7 +245,7 @@ def _receive_program(driver, missing):
     _write(protocol.COMPILED)
     _read(len(protocol.GO))
     try:
-        function = load(codes, driver, missing)
+        function = load(codes, name, missing)
     except BaseException as error:
         _fail_of_program(error, missing)
     _write(protocol.LOADED)

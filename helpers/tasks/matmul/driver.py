@@ -11,6 +11,8 @@ from operator import is_
 from typing import NamedTuple
 
 FUNCTION = "matmul"
+#: The last line of a program that must define another function begins so, and ends in its name.
+ASKED_FOR = "# asked for: "
 
 #: Rows and columns of the first operand, of the second, of the answer; one of the ways below; whether to look for
 #: changes after the call; whether to let go of the operands and the result afterwards.
@@ -58,6 +60,12 @@ _calls: list[Arguments] = []
 _results: list[Matrix] = []
 _CALLS_KEPT = 2
 _RESULTS_LOOKED_AT = 2  # after each call; a look of its own looks at all
+
+
+def function_of(source: str) -> str:
+    """Return the name of the function that a program must define."""
+    last_line = source.rpartition("\n")[2]
+    return last_line.removeprefix(ASKED_FOR) if last_line.startswith(ASKED_FOR) else FUNCTION
 
 
 def decode(inputs: bytearray) -> bytearray:

@@ -1,21 +1,24 @@
 """The names that a prompt asks for: of the function, and of its two arguments."""
 
+import ast
 import random
 import re
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from helpers.rewards.arguments import shown
 from helpers.runtime import UserError
-from helpers.tasks.matmul.driver import FUNCTION
+from helpers.tasks.matmul.driver import ASKED_FOR, FUNCTION
 from helpers.tasks.split import is_heldout
 
-#: A function's name is two of these. Each of them is in training; every tenth pair is not.
+#: A function's name is two of these. Each of them is in training; every tenth combination is not.
 FUNCTION_PARTS = (
     "mat", "matrix", "mul", "mult", "multiply", "product", "prod", "dot", "times", "apply", "compose", "combine",
     "fast", "pure", "quick", "plain", "list", "rect", "grid", "table", "linear", "dense", "inner", "chain", "join",
     "compute", "make", "get", "find", "run", "solve", "calc",
 )  # fmt: skip
-#: The names of the arguments are two of these. None of them is a variable of the programs that the project draws.
+#: The names of the arguments are two of these; every tenth pair, in its order, is in no training. None of them is a
+#: variable of the programs that the project draws.
 ARGUMENTS = (*"ABDEFGHKLMNPQRSTUVWXYZ", "left", "right", "first", "second", "lhs", "rhs", "one", "two", "mat1", "mat2")
 
 _SIGNATURE = re.compile(r"(\w+)\((\w+), (\w+)\)")
@@ -52,18 +55,29 @@ class Signature:
         text = re.sub(r"\b[AB]\b", lambda found: names[found[0]], text)
         return re.sub(rf"(?<![.\w]){FUNCTION}\b", self.function, text)
 
-    def bind(self, program: str) -> str:
-        """Return the program with a function `matmul` behind it that calls the one of this name.
+    def bind(self, program: str) -> str | None:
+        """Return the program with the name of the function that the judge calls; None where it has other names.
 
-        It gives the arguments by name, so a program with other names fails. The judge calls `matmul`.
+        The last definition of the function at the margin must have exactly these two arguments.
         """
-        if self == Signature():
+        if self == DEFAULT:
             return program
-        # Without a statement between them, a decorator at the program's end would decorate what follows.
-        return (
-            f"{program}\npass\n\n\ndef {FUNCTION}(first_of_two, second_of_two):\n"
-            f"    return {self.function}({self.first}=first_of_two, {self.second}=second_of_two)\n"
-        )
+        try:
+            body = ast.parse(program).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return f"{program}\n{ASKED_FOR}{self.function}"  # the judge says what is wrong with it
+        functions = [statement for statement in body if isinstance(statement, ast.FunctionDef)]
+        definitions = [function for function in functions if function.name == self.function]
+        if not definitions or not self._are_arguments_of(definitions[-1]):
+            return None
+        return f"{program}\n{ASKED_FOR}{self.function}"
+
+    def _are_arguments_of(self, definition: ast.FunctionDef) -> bool:
+        """Tell whether a function takes the two arguments, in this order, and no others but such with a default."""
+        arguments = definition.args
+        names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+        needed = len(names) - len(arguments.defaults)
+        return names[:2] == [self.first, self.second] and needed <= 2 and None not in arguments.kw_defaults
 
 
 DEFAULT = Signature()
@@ -73,7 +87,7 @@ def parse_signature(text: str) -> Signature:
     """Return the signature that a text such as "matmul(A, B)" stands for. Raises UserError for another text."""
     found = _SIGNATURE.fullmatch(text) if isinstance(text, str) else None
     names = found.groups() if found else ()
-    if len(set(names)) < 3 or not all(map(str.isidentifier, names)):
+    if len(set(names)) < 3 or not all(name.isidentifier() and not iskeyword(name) for name in names):
         raise UserError(f"The column 'signature' holds {shown(text)}: write it like matmul(A, B).")
     return Signature(*names)
 

@@ -1,6 +1,7 @@
 """Sentences that state a contract, composed from frames and from ways to name the operands and the result.
 
-About one in seven is for the final evaluation alone: no training sees it, that of the embedded model included.
+About one in seven is for the final evaluation alone: no training sees it, that of the embedded model included. Its
+frame and its names are in training, each with others.
 """
 
 from collections.abc import Iterator
@@ -69,10 +70,19 @@ ALL_ALIKE = (
 def statements(contract: str) -> Wordings:
     """Return the sentences that state a contract, with {A} and {B} for the names of the arguments."""
     seen, unseen = [], []
-    for sentence in dict.fromkeys(_compose(CONTRACTS[contract])):
+    for sentence in frames(contract):
         chosen = seen if split_of("wording", sentence) == "train" else unseen
         chosen.append(sentence)
     return Wordings(tuple(seen), tuple(unseen))
+
+
+@cache
+def frames(contract: str) -> dict[str, str]:
+    """Return sentence -> the frame it was composed from, such as "{one} and {other} hold {s}s, and {odd} holds {o}s.".
+
+    Sentences of one frame are alike but for the names of the matrices.
+    """
+    return dict(_compose(CONTRACTS[contract]))
 
 
 def reading(contract: str) -> str:
@@ -82,7 +92,8 @@ def reading(contract: str) -> str:
     return " ".join(f"{name}: {_word(by_columns)}s." for name, by_columns in matrices)
 
 
-def _compose(contract: Contract) -> Iterator[str]:
+def _compose(contract: Contract) -> Iterator[tuple[str, str]]:
+    """Yield each sentence with its frame."""
     words = [_word(contract.a_columns), _word(contract.b_columns), _word(contract.result_columns)]
     by_words = {word: [place for place, other in enumerate(words) if other == word] for word in words}
     for operands in OPERANDS:
@@ -99,7 +110,7 @@ def _compose(contract: Contract) -> Iterator[str]:
                 names |= {"o": words[odd], "s": words[one]}
                 frames = ANY_CONTRACT + ONE_DIFFERS
             for frame in frames:
-                yield _as_sentence(_fill(frame, names))
+                yield _as_sentence(_fill(frame, names)), frame
 
 
 def _word(is_columns: bool) -> str:

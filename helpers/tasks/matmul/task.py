@@ -12,12 +12,12 @@ from helpers.tasks.matmul.names import DEFAULT, draw_signature, parse_signature
 from helpers.tasks.matmul.programs import STYLES, draw_program
 from helpers.tasks.matmul.prompts import WISHES, Prompt, draw_prompt
 from helpers.tasks.matmul.rewards import DEAD_ZONE, REWARDS, too_fast
-from helpers.tasks.matmul.statements import statements
+from helpers.tasks.matmul.statements import frames, statements
 from helpers.tasks.programs.task import ProgramTask, Submission, extract_program, register_rewards
 from helpers.tasks.programs.verdict import Verdict
 from helpers.tasks.split import PROBE, belongs_to
 from helpers.tasks.task import Grade, Measure, Row, Value
-from helpers.tasks.wording import Wordings, parse_wording_name, seen_wordings, unseen_wordings, wording_sentence
+from helpers.tasks.wording import Wordings, parse_wording_name, seen_wordings, unseen_wordings
 
 HELDOUT_CHECKED = 2  # programs of a batch that are put to the held-out check
 
@@ -28,13 +28,14 @@ class MatmulTask(ProgramTask):
     The splits differ in what is asked, not in its words alone. Training and monitoring ask for three contracts, in
     names and sentences of their own. "confirm" asks for a fourth, which reinforcement learning never pays for, and
     "probe" for the three again and for a combination of two that nothing in the project's training has; both do so in
-    names and sentences that no training has.
+    combinations of names and in sentences that no training has.
 
     speed: whether speed is paid; if not, one seed gives one adapter, byte for byte. The other options are those of
     `ProgramTask`.
 
-    Beside the usual columns, a row has contract, a name in `contracts.CONTRACTS`; signature, such as "matmul(A, B)",
-    the names that the program must use; and answer, a right program.
+    A cluster is a frame of sentences that state a contract (`frames`): those are alike but for the names of the
+    matrices. Beside the usual columns, a row has contract, a name in `contracts.CONTRACTS`; signature, such as
+    "matmul(A, B)", the names that the program must use; and answer, a right program.
     """
 
     name = "matmul"
@@ -54,7 +55,6 @@ class MatmulTask(ProgramTask):
         "speed": "False: speed is not paid and, without a clock, one seed gives one adapter, byte for byte",
     }
     wordings = {contract: statements(contract) for contract in CONTRACTS}
-    probe_wordings = {}
 
     def __init__(
         self, *, level: str = "auto", speed: bool = True, workers: int | None = None, embedded_model: bool = False
@@ -74,15 +74,14 @@ class MatmulTask(ProgramTask):
     def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
         contract, number = parse_wording_name(wording)
         signature = draw_signature(rng, new=split in ("confirm", PROBE))
-        prompt = draw_prompt(rng, statements(contract).all[number], signature)
+        sentence = statements(contract).all[number]
+        prompt = draw_prompt(rng, sentence, signature)
         program = signature.rename(_answer(rng, prompt, contract, split))
-        row = make_row(self.name, prompt.text, program, wording)
+        row = make_row(self.name, prompt.text, program, cluster=f"{contract}: {frames(contract)[sentence]}")
         return {**row, "contract": contract, "signature": str(signature)}
 
     def describe_group(self, column: str, value: Value) -> str:
-        if column != "cluster":
-            return f"{column} {value}"
-        return wording_sentence(self.wordings, value)
+        return value if column == "cluster" else f"{column} {value}"
 
     def submission(self, text: str, finish_reason: str, signature: str | None = None) -> str | None:
         asked = DEFAULT if signature is None else parse_signature(signature)

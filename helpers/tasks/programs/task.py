@@ -160,10 +160,10 @@ class ProgramTask(GeneratedTask):
             programs.append(None if code is None else (code, requirement))
         return programs
 
-    def submission(self, text: str, finish_reason: str) -> str | None:
+    def submission(self, text: str, finish_reason: str, *others: Value) -> str | None:
         """Return the program in a completion as the judge gets it, None where there is none.
 
-        A task with `other_columns` gets their values as further arguments; None where the data set lacks one.
+        others: the values of `other_columns`; None for one that the data set lacks.
         """
         return extract_program(text, finish_reason, self.function)
 
@@ -174,9 +174,8 @@ class ProgramTask(GeneratedTask):
         self._judge_new(present)
         for program in present:
             self._remembered.move_to_end(program)
-        no_program = Verdict(
-            ERROR, "no closed block of code that defines the function in the final channel", "no program"
-        )
+        reason = "no closed block of code in the final channel that defines the function as it was asked for"
+        no_program = Verdict(ERROR, reason, "no program")
         return [no_program if program is None else self._remembered[program] for program in programs]
 
     def _judge_new(self, programs: Sequence[Submission]) -> None:
