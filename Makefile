@@ -88,7 +88,7 @@ try-gpu: ## on a GPU such as Colab's T4, likewise: half an hour that says whethe
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
 
-tiny: $(READY) ## train the embedded model anew (about 14 minutes on two cores)
+tiny: $(READY) ## train the embedded model anew (about 15 minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train
 
 release: ## write OWNER=name TAG=v1.2.3 wherever the address stands; commits nothing

@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -192,6 +193,12 @@ def right_answer(row):
     }
 
 
+def median_speed(evaluation):
+    """The median speed of the correct answers at the own best temperatures, plain loops = 1; None without any."""
+    speeds = [record["tags"].get("speedup") for record in evaluation.best if record["correct"]]
+    return median(speeds) if speeds and None not in speeds else None
+
+
 def main(what, folder, *arguments):
     if what == "base":
         (task_name,) = arguments
@@ -211,6 +218,7 @@ def main(what, folder, *arguments):
         "origin": json.loads((adapter / "trainer_state.json").read_text()),
         "shares": {name: (base.shares[name], share) for name, share in tuned.shares.items()},
         "decisive": (base.decisive, tuned.decisive),
+        "speed": (median_speed(base.confirm), median_speed(tuned.confirm)),
         "folder": str(folder),
         "notebook_seconds": json.loads((folder / "notebook_seconds.json").read_text()),
     }

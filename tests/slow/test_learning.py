@@ -74,6 +74,14 @@ def test_what_else_a_lesson_changes(reports, row, name):
     row(f"GRPO, {name}: words of somebody else", shown_shares(reports[name], "blind, "))
 
 
+@pytest.mark.parametrize("name", LESSONS | IMITATIONS)
+def test_how_fast_the_correct_answers_are(reports, row, name):
+    """Rewards order correct answers by their speed; rejection sampling keeps them all alike."""
+    before, after = reports[name]["speed"]
+    row(f"{name}: median speed of correct answers, plain loops = 1", f"{before:.2f} -> {after:.2f}")
+    assert after > before or name in IMITATIONS
+
+
 @pytest.mark.parametrize("name", IMITATIONS)
 def test_rejection_sampling(reports, row, name):
     """The baseline may be as good as GRPO, or better; what it cannot do is win without a right answer to imitate."""
