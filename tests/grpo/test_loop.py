@@ -16,7 +16,7 @@ TOLERANCE = 3e-6
 def settings_of(name):
     """A recipe's, without what only makes a run longer or larger."""
     changes = {"num_generations": 4, "learning_rate": 1e-3, "optim": "adamw_torch", "max_steps": 2}
-    changes["max_completion_length"] = 100  # most end before: recipes leave out those that are cut off
+    changes["max_completion_length"] = 200  # most end before: recipes leave out those that are cut off
     return recipe(name, **changes)
 
 

@@ -110,7 +110,7 @@ def test_a_run_cut_within_a_generation_ends_in_the_same_bytes(tmp_path, prompts,
 
 def test_the_reference_is_the_model_without_its_adapter(tmp_path, prompts):
     """At the first step the KL divergence is exactly 0; later it is not, and it pulls the policy back."""
-    settings = {"max_steps": 4, "learning_rate": 3e-3}
+    settings = {"max_steps": 4, "learning_rate": 3e-3, "max_completion_length": 80}
     free = trainer_in(tmp_path / "free", prompts, beta=1e-9, **settings)
     free.train()
     held = trainer_in(tmp_path / "held", prompts, beta=100.0, **settings)

@@ -33,7 +33,7 @@ def test_equal_to_stock_transformers(model, tokenizer):
     stock.float()  # transformers 5.15 leaves the experts in bfloat16 whatever the dtype
     for text in (PROMPT, PROMPT * 30):  # the second is longer than the sliding window
         theirs = logits(stock, tokenizer, text)
-        assert (logits(model, tokenizer, text) - theirs).abs().max() < 1e-6 * theirs.abs().max()
+        assert (logits(model, tokenizer, text) - theirs).abs().max() < 4e-6 * theirs.abs().max()
 
 
 @pytest.fixture(scope="module")

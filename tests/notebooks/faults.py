@@ -340,15 +340,15 @@ FAULTS = [
     (
         "05-11",
         "evaluation/compare.py",
-        "return all_reject and self.headline.interval[0] > self.win_margin",
+        "return all(found.is_gain and found.interval[0] > self.win_margin for found in self._against().values())",
         "return self.sampled.is_gain and self.sampled.interval[0] > self.win_margin",
         "a gain at temperature 1 is a win",
     ),
     (
         "05-11",
         "evaluation/compare.py",
-        "return all_reject and self.headline.interval[0] > self.win_margin",
-        "return all_reject",
+        "found.is_gain and found.interval[0] > self.win_margin for",
+        "found.is_gain for",
         "a win needs no margin",
     ),
     (

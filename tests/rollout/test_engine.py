@@ -6,9 +6,12 @@ import pytest
 import torch
 from scipy import stats
 
-from helpers import RolloutEngine, SamplingParams
+from helpers import RolloutEngine, SamplingParams, get_task
 from helpers.rollout.backends import Drawn
 from helpers.rollout.backends.transformers import TransformersBackend
+from helpers.tasks.matmul.names import parse_signature
+from helpers.tasks.matmul.prompts import WISHES
+from helpers.tasks.matmul.statements import reading
 
 BOTH = pytest.mark.parametrize("backend", ["captured", "transformers"])
 
@@ -16,11 +19,11 @@ BOTH = pytest.mark.parametrize("backend", ["captured", "transformers"])
 @BOTH
 def test_order_groups_and_repeatability(make_engine, prompts, backend):
     engine = make_engine(backend=backend)
-    params = SamplingParams(12, seed=3)
+    params = SamplingParams(60, seed=3)
     first = engine.generate(prompts, params, num_generations=3)
     assert [c.prompt_ids for c in first] == [engine.harmony.render(p) for p in prompts for _ in range(3)]
     assert first == engine.generate(prompts, params, num_generations=3)
-    other = engine.generate(prompts, SamplingParams(12, seed=4), num_generations=3)
+    other = engine.generate(prompts, SamplingParams(60, seed=4), num_generations=3)
     assert [c.token_ids for c in first] != [c.token_ids for c in other]
 
 
@@ -106,15 +109,19 @@ def test_stop_tokens_of_the_caller(make_engine, prompts, backend):
 
 
 @pytest.mark.parametrize(("backend", "temperature"), [("captured", 1.0), ("captured", 1.5), ("transformers", 1.0)])
-def test_sampled_frequencies_are_the_policy(make_engine, model, prompts, backend, temperature):
+def test_sampled_frequencies_are_the_policy(make_engine, model, backend, temperature):
     """The sampler must be the policy itself: no top-k, no top-p, no rounding. Chi-square on one token."""
     count = 1500 if backend == "captured" else 500
     engine = make_engine(backend=backend, max_batch_size=64, max_length=200)
-    # after "assistant" the format is certain; the first free choice is the style, deep in the text
-    answer = "<|channel|>analysis<|message|>"
-    head = engine.harmony.render(prompts[0]) + engine.harmony.tokenizer(answer, add_special_tokens=False).input_ids
+    # The format and the reading of the contract are certain; the first free choice is the style of the program.
+    wishes = [wish for wish in WISHES if wish]
+    rows = get_task("matmul").dataset("monitor", 60, seed=1)
+    row = next(row for row in rows if not any(wish in row["prompt"][0]["content"] for wish in wishes))
+    answer = f"<|channel|>analysis<|message|>{parse_signature(row['signature']).rename(reading(row['contract']))}"
+    ids = engine.harmony.tokenizer(answer, add_special_tokens=False).input_ids
+    head = engine.harmony.render(row["prompt"]) + ids
     engine.harmony.render = lambda *_, **__: head
-    drawn = engine.generate([prompts[0]], SamplingParams(1, temperature, seed=11), num_generations=count)
+    drawn = engine.generate([row["prompt"]], SamplingParams(1, temperature, seed=11), num_generations=count)
     with torch.no_grad():
         wanted = (model(torch.tensor([head])).logits[0, -1] / temperature).softmax(-1) * count
     seen = torch.bincount(torch.tensor([c.token_ids[0] for c in drawn]), minlength=len(wanted))
