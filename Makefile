@@ -46,7 +46,7 @@ rewards: $(READY) ## list the rewards and the presets
 watch: $(READY) ## follow a run from another shell: RUN=name-or-folder
 	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'
 
-test: $(READY) $(VENV)/triton-3.6.0 ## run all but the slow tests, every notebook included, on two to four cores (13 minutes)
+test: $(READY) $(VENV)/triton-3.6.0 ## run all but the slow tests, every notebook included, on two to four cores (14 minutes)
 	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: $(READY) $(VENV)/triton-3.6.0 ## the other tests: lessons, controls, kills, other cards, a kernel for each fault (two hours)
