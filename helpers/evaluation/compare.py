@@ -47,16 +47,16 @@ class Report:
     @property
     def headline(self) -> Difference:
         """The smallest of the three differences that a win needs."""
-        return min(self._against().values(), key=lambda found: found.difference)
+        return self._against()[self.headline_base]
 
     @property
     def headline_base(self) -> str:
-        """How the base answered in the headline: "at its own best temperature", "greedy" or "at temperature 1"."""
+        """The base's side of the headline: "at its own best temperature", "greedy" or "at temperature 1"."""
         against = self._against()
         return min(against, key=lambda name: against[name].difference)
 
     def _against(self) -> dict[str, Difference]:
-        """How the base answered -> the difference of the tuned model at its best to it."""
+        """Return the three differences of the tuned model at its best, each by what the base did."""
         return {
             "at its own best temperature": self.best,
             "greedy": self.against_greedy,
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def missing_temperatures(self) -> list[float]:
-        """What a grid needs for a win and this one lacks."""
+        """The temperatures that a win needs and this grid lacks."""
         return sorted(set(TEMPERATURES) - set(self.temperatures))
 
     @property
@@ -86,7 +86,7 @@ class Report:
         return all(found.is_gain and found.interval[0] > self.win_margin for found in self._against().values())
 
     def sentence(self) -> str:
-        """What happened, with its numbers."""
+        """Return the verdict with its numbers."""
         found = self.headline
         numbers = (
             f"the tuned model at its own best temperature ({show_temperatures(self.tuned_temperatures)}) solves "

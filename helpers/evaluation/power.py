@@ -73,8 +73,11 @@ def smallest_visible(found: Difference, win_margin: float = 0.0) -> float | None
 
 @dataclass(frozen=True)
 class Chance:
-    """What a plan can see of a gain. gain: share, at every temperature. chance: of a win. items: prompts that would
-    give a chance of 80 %, None where not even `MOST_ITEMS` do."""
+    """The chance that a plan sees a gain.
+
+    gain: share, at every temperature. chance: of a win. items: prompts that would give a chance of 80 %, None where not
+    even `MOST_ITEMS` do.
+    """
 
     gain: float
     chance: float

@@ -22,7 +22,7 @@ Records = dict[float, list[Record]]
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """How much of an evaluation to run; fixed here, before any result is known.
+    """The amount of an evaluation to run, fixed here before any result is known.
 
     temperatures: the grid that both models are tried at. items: prompts, each answered once at each temperature.
     probe_items: prompts of the split "probe". pass_prompts, pass_samples: prompts and answers to each for pass@k.
@@ -94,6 +94,7 @@ class Evaluation:
         return {record["id"]: place % 2 for place, record in enumerate(by_cluster)}
 
     def all_records(self) -> list[Record]:
+        """Return the records of all temperatures, the lowest first."""
         return [record for records in self.records.values() for record in records]
 
 

@@ -15,7 +15,6 @@ import torch
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.loop import add_gradient, draw, prompts_of_step
 from helpers.grpo.losses import LOSS_TYPES, token_weights
-from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.trainer import GRPOTrainer
 from helpers.grpo.update import UpdateBatch
 from helpers.rollout.completion import Completion
@@ -55,16 +54,13 @@ def train_rft(trainer: GRPOTrainer) -> RFTResult:
     kept, drawn = draw_correct(trainer, args)
     if not kept:
         raise UserError(f"None of {drawn} completions is correct, so there is nothing to imitate: train longer.")
-    weights = [weight for weight in trainer.model.parameters() if weight.requires_grad]
-    optimizer = make_optimizer(weights, args)
-    scheduler = make_schedule(optimizer, args)
     batches = _endless_batches(kept, args)
     for step in range(1, args.max_steps + 1):
-        optimizer.zero_grad()
+        trainer.optimizer.zero_grad()
         add_gradient(trainer.model, imitation_batch(next(batches), args), args)
-        torch.nn.utils.clip_grad_norm_(weights, args.max_grad_norm or math.inf)
-        optimizer.step()
-        scheduler.step()
+        torch.nn.utils.clip_grad_norm_(trainer.weights, args.max_grad_norm or math.inf)
+        trainer.optimizer.step()
+        trainer.scheduler.step()
         print(f"step {step}/{args.max_steps}")
     trainer.state.global_step = args.max_steps
     trainer.method = "rejection sampling"

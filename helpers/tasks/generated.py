@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from helpers.tasks.drawing import draw_dataset
 from helpers.tasks.split import PROBE, SPLITS, check_split
 from helpers.tasks.task import Row, Task, Value
-from helpers.tasks.wording import Wordings, seen_wordings, unseen_wordings, wording_sentence
+from helpers.tasks.wording import Wordings, wording_names, wording_sentence
 
 
 class GeneratedTask(Task):
@@ -38,8 +38,8 @@ class GeneratedTask(Task):
     def wordings_of(self, split: str) -> list[str]:
         """Return the names of the wordings of a split. Those of "confirm" are in no other."""
         if split == PROBE:
-            return seen_wordings(self.probe_wordings) + unseen_wordings(self.probe_wordings)
-        return unseen_wordings(self.wordings) if split == "confirm" else seen_wordings(self.wordings)
+            return wording_names(self.probe_wordings, "all")
+        return wording_names(self.wordings, "unseen" if split == "confirm" else "seen")
 
     def describe_group(self, column: str, value: Value) -> str:
         """Return the sentence of a cluster, which is a wording, and the value of any other column."""

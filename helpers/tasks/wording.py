@@ -28,16 +28,11 @@ def wording_sentence(meanings: Mapping[str, Wordings], name: str) -> str:
     return meanings[meaning].all[number]
 
 
-def seen_wordings(meanings: Mapping[str, Wordings]) -> list[str]:
-    """Return names such as "b_columns-3" of the wordings that training may use: the meaning, and the place in
+def wording_names(meanings: Mapping[str, Wordings], part: str) -> list[str]:
+    """Return names such as "b_columns-3" of the "seen", the "unseen" or "all" wordings: the meaning, and the place in
     `Wordings.all`."""
-    return [f"{meaning}-{number}" for meaning, wordings in meanings.items() for number, _ in enumerate(wordings.seen)]
-
-
-def unseen_wordings(meanings: Mapping[str, Wordings]) -> list[str]:
-    """Return the names of the wordings that only the final evaluation uses."""
-    return [
-        f"{meaning}-{number}"
-        for meaning, wordings in meanings.items()
-        for number, _ in enumerate(wordings.unseen, len(wordings.seen))
-    ]
+    names = []
+    for meaning, wordings in meanings.items():
+        chosen = set(getattr(wordings, part))
+        names += [f"{meaning}-{place}" for place, sentence in enumerate(wordings.all) if sentence in chosen]
+    return names

@@ -10,15 +10,16 @@ problems. Single steps of arithmetic are practised by themselves, those of held-
 
 import random
 from dataclasses import dataclass
+from operator import add, mul, sub
 
-from helpers.gallery.math.problems import WORDINGS, draw_practice, draw_problem
+from helpers.gallery.math.problems import FORMAT, WORDINGS, draw_problem
 from helpers.tasks.matmul.contracts import PRETRAINED
 from helpers.tasks.matmul.names import draw_signature
 from helpers.tasks.matmul.programs import NO_FAULTS, STYLES, FaultRates, draw_program
 from helpers.tasks.matmul.prompts import WISHES, draw_prompt
 from helpers.tasks.matmul.statements import reading, statements
 from helpers.tasks.split import is_heldout
-from helpers.tasks.wording import seen_wordings
+from helpers.tasks.wording import wording_names
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ FAULTS = CorpusFaults(
 MATH_SHARE = 0.33
 #: Of the math examples: arithmetic without a story, always right.
 PRACTICE_SHARE = 0.3
+PRACTICE_STEPS = 12  # at most
+#: sign -> what it does, a sentence that asks for practice, and the bounds of the left and of the right number.
+PRACTICE = {
+    "+": (add, "Practise adding to {left}.", (2, 81), (2, 20)),
+    "-": (sub, "Practise taking away from {left}.", (4, 40), (2, 11)),
+    "*": (mul, "Practise multiplying {left}.", (2, 19), (2, 9)),
+}
 #: A wish in the prompt ("Use zip.") is followed this often.
 OBEDIENCE = 0.9
 EFFORTS = ("low", "low", "low", "medium", "high")
@@ -49,7 +57,7 @@ SECOND_THOUGHTS = (
     "Mind the order of the indices.",
     "No library is needed.",
 )
-MATH_WORDINGS = seen_wordings(WORDINGS)
+MATH_WORDINGS = wording_names(WORDINGS, "seen")
 
 
 def _not_heldout(draw, text_of):
@@ -74,13 +82,28 @@ def _math_example(rng, faults):
     if rng.random() < PRACTICE_SHARE:
         question, steps = draw_practice(rng)
         last_result = steps[-1].rstrip(".").split()[-1]
-        return question, {"thinking": " ".join(steps), "content": f"\\boxed{{{last_result}}}"}
+        return question, _math_reply(steps, last_result)
 
     def draw():
         return draw_problem(rng, rng.choice(MATH_WORDINGS), faults.math_misconception, faults.math_slip)
 
     problem = _not_heldout(draw, lambda problem: problem.text)
-    return problem.text, {"thinking": " ".join(problem.steps), "content": f"\\boxed{{{problem.answer}}}"}
+    return problem.text, _math_reply(problem.steps, problem.answer)
+
+
+def _math_reply(steps, answer):
+    return {"thinking": " ".join(steps), "content": f"\\boxed{{{answer}}}"}
+
+
+def draw_practice(rng: random.Random) -> tuple[str, list[str]]:
+    """Draw a request to practise one operation, and steps that do, such as "7 + 12 = 19.". No result is below 0."""
+    sign = rng.choice(("+", "+", "-", "*"))
+    apply, sentence, left_range, (lowest, highest) = PRACTICE[sign]
+    left = rng.randint(*left_range)
+    rights = [right for right in range(lowest, highest + 1) if sign != "-" or right <= left]
+    chosen = rng.sample(rights, min(PRACTICE_STEPS, len(rights)))
+    steps = [f"{left} {sign} {right} = {apply(left, right)}." for right in chosen]
+    return f"{sentence.format(left=left)} {FORMAT}", steps
 
 
 def _matmul_example(rng, effort, faults):

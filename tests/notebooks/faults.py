@@ -276,8 +276,8 @@ FAULTS = [
     (
         "04-10",
         "tasks/matmul/task.py",
-        "return unseen_wordings({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)})",
-        "return _in_turns(TRAINED, unseen_wordings)",
+        'return wording_names({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)}, "unseen")',
+        'return _in_turns(TRAINED, "unseen")',
         "the confirm prompts' contracts are trained on",
     ),
     (

@@ -32,9 +32,14 @@ def side_by_side(work, names):
         return dict(zip(names, pool.map(work, names)))
 
 
-def tune_all(make_folder, runs):
+def folders_in(folder, runs):
+    """{name of a run: its folder}. What was trained there before is not trained again."""
+    return {name: folder / f"run{number}" for number, name in enumerate(runs)}
+
+
+def tune_all(folder, runs):
     """Train in each run; returns {name: {temperature: share of right answers to monitor prompts}}."""
-    folders = {name: make_folder("run") for name in runs}
+    folders = folders_in(folder, runs)
 
     def tune_one(name):
         folder = folders[name]
@@ -48,12 +53,11 @@ def tune_all(make_folder, runs):
 def run_all(folder, task, runs):
     """Ask the base, then train and ask in each run; returns {name: report, or what went wrong as text}.
 
-    folder: gets a folder for each run; what was trained there before is not trained again. runs: name -> parameters of
-    04_grpo.
+    folder: gets a folder for each run (`folders_in`). runs: name -> parameters of 04_grpo.
     """
     base = folder / "base"
     base.mkdir(parents=True, exist_ok=True)
-    folders = {name: folder / f"run{number}" for number, name in enumerate(runs)}
+    folders = folders_in(folder, runs)
     wrong = process("base", str(base), task)
     assert not wrong, wrong
 

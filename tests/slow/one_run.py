@@ -125,24 +125,24 @@ def ask(name, task_name, adapter=None, beyond_confirm=True):
         return Asked(confirm, {}, None)
     at_best = replace(params, temperature=best_temperature(confirm.records))
 
-    def shares_by(rows, column):
-        records = sample_records(engine, task, rows, at_best, name)
-        groups = {}
-        for record, row in zip(records, rows, strict=True):
-            groups.setdefault(row[column], []).append(record)
-        return {value: accuracy(group) for value, group in sorted(groups.items())}
-
     probe = task.dataset("probe", plan.probe_items, seed=SEED)
-    shares = {f"probe, {value}": share for value, share in shares_by(probe, task.breakdowns[0]).items()}
+    probed = sample_records(engine, task, probe, at_best, name)
+    shares = shares_by("probe", probed, probe[task.breakdowns[0]])
     if task_name == "math":
-        families = confirm.best
-        for family in sorted({record["cluster"].rpartition("-")[0] for record in families}):
-            group = [record for record in families if record["cluster"].rpartition("-")[0] == family]
-            shares[f"confirm, {family}"] = accuracy(group)
-        return Asked(confirm, shares, None)
-    for column in ("kind", "contract"):
-        shares |= {f"blind, {value}": share for value, share in shares_by(blind_rows(), column).items()}
+        families = [record["cluster"].rpartition("-")[0] for record in confirm.best]
+        return Asked(confirm, shares | shares_by("confirm", confirm.best, families), None)
+    blind = blind_rows()
+    answered = sample_records(engine, task, blind, at_best, name)
+    shares |= shares_by("blind", answered, blind["kind"]) | shares_by("blind", answered, blind["contract"])
     return Asked(confirm, shares, decisive_probability(model, tokenizer, task, profile))
+
+
+def shares_by(what, records, groups):
+    """{"what, group": share of right answers}, sorted. groups: the group of each record."""
+    grouped = {}
+    for record, group in zip(records, groups, strict=True):
+        grouped.setdefault(group, []).append(record)
+    return {f"{what}, {group}": accuracy(members) for group, members in sorted(grouped.items())}
 
 
 def blind_rows():

@@ -16,14 +16,14 @@ METHODS = {"GRPO": "", "rejection sampling": "rft"}
 
 
 @pytest.fixture(scope="module")
-def shares(tmp_path_factory):
+def shares(runs_folder):
     """{(method, learning rate): {temperature: share of right answers to monitor prompts}}, with seed 42."""
     runs = {
         (method, rate): {"SEED": 42, "BASELINE": baseline, "LEARNING_RATE": rate}
         for method, baseline in METHODS.items()
         for rate in RATES
     }
-    return tune_all(tmp_path_factory.mktemp, runs)
+    return tune_all(runs_folder, runs)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from helpers import UserError, get_task
-from helpers.gallery.math.problems import FAMILIES, TWO_STEPS, are_heldout, draw_practice, draw_problem
+from helpers.gallery.math.problems import FAMILIES, TWO_STEPS, are_heldout, draw_problem
 from helpers.tasks.matmul.contracts import COMBINATION, CONTRACTS, HELDOUT_CONTRACT, PRETRAINED, TRAINED
 from helpers.tasks.matmul.names import DEFAULT, Signature, draw_signature, parse_signature
 from helpers.tasks.matmul.programs import CHEATS, STYLES, FaultRates, draw_program, misconceptions_of
@@ -15,7 +15,7 @@ from helpers.tasks.matmul.prompts import WISHES, draw_prompt
 from helpers.tasks.matmul.statements import statements
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import parse_wording_name
-from helpers.tiny.corpus import FAULTS, MATH_WORDINGS
+from helpers.tiny.corpus import FAULTS, MATH_WORDINGS, draw_practice
 
 COLUMNS = {"prompt", "answer", "task", "id", "cluster"}
 

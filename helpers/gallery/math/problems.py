@@ -238,23 +238,3 @@ def _draw_numbers(rng: random.Random, family: Family, heldout: bool) -> dict[str
         numbers = {letter: rng.randint(*bounds) for letter, bounds in zip("abc", family.ranges)}
         if are_heldout(numbers.values()) == heldout:
             return numbers
-
-
-#: operation -> a sentence that asks for practice, and the bounds of the left and of the right number.
-PRACTICE = {
-    "+": ("Practise adding to {left}.", (2, 81), (2, 20)),
-    "-": ("Practise taking away from {left}.", (4, 40), (2, 11)),
-    "*": ("Practise multiplying {left}.", (2, 19), (2, 9)),
-}
-PRACTICE_STEPS = 12  # at most
-
-
-def draw_practice(rng: random.Random) -> tuple[str, list[str]]:
-    """Draw a request to practise one operation, and steps that do, such as "7 + 12 = 19.". No result is below 0."""
-    sign = rng.choice(("+", "+", "-", "*"))
-    sentence, left_range, right_range = PRACTICE[sign]
-    left = rng.randint(*left_range)
-    rights = [right for right in range(right_range[0], right_range[1] + 1) if sign != "-" or right <= left]
-    chosen = rng.sample(rights, min(PRACTICE_STEPS, len(rights)))
-    steps = [f"{left} {sign} {right} = {_APPLY[sign](left, right)}." for right in chosen]
-    return f"{sentence.format(left=left)} {FORMAT}", steps

@@ -62,15 +62,17 @@ class Signature:
         """
         if self == DEFAULT:
             return program
+        return f"{program}\n{ASKED_FOR}{self.function}" if self._may_be_defined_in(program) else None
+
+    def _may_be_defined_in(self, program: str) -> bool:
+        """Tell whether a program defines the function. One that Python cannot read passes: the judge says why."""
         try:
             body = ast.parse(program).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return f"{program}\n{ASKED_FOR}{self.function}"  # the judge says what is wrong with it
+            return True
         functions = [statement for statement in body if isinstance(statement, ast.FunctionDef)]
         definitions = [function for function in functions if function.name == self.function]
-        if not definitions or not self._are_arguments_of(definitions[-1]):
-            return None
-        return f"{program}\n{ASKED_FOR}{self.function}"
+        return bool(definitions) and self._are_arguments_of(definitions[-1])
 
     def _are_arguments_of(self, definition: ast.FunctionDef) -> bool:
         """Tell whether a function takes the two arguments, in this order, and no others but such with a default."""

@@ -113,10 +113,12 @@ class Draw:
 
     def operands(self):
         """Lines that turn the operands given by columns into lists of rows."""
-        given_by_columns = [
-            name for name, is_given in (("A", self.layout.a_columns), ("B", self.layout.b_columns)) if is_given
-        ]
-        return [f"{name} = {self.transposed(name)}" for name in given_by_columns]
+        lines = []
+        if self.layout.a_columns:
+            lines.append(f"A = {self.transposed('A')}")
+        if self.layout.b_columns:
+            lines.append(f"B = {self.transposed('B')}")
+        return lines
 
     def sizes(self):
         """Lines that bind the three sizes to names."""

@@ -95,21 +95,17 @@ def reading(contract: str) -> str:
 def _compose(contract: Contract) -> Iterator[tuple[str, str]]:
     """Yield each sentence with its frame."""
     words = [_word(contract.a_columns), _word(contract.b_columns), _word(contract.result_columns)]
-    by_words = {word: [place for place, other in enumerate(words) if other == word] for word in words}
+    places = {word: [place for place in range(3) if words[place] == word] for word in words}
+    all_alike = len(places) == 1
     for operands in OPERANDS:
         for result in RESULTS:
             matrices = (*operands, result)
             names = dict(zip(("first", "second", "result"), matrices)) | dict(zip("abr", words))
-            frames = ANY_CONTRACT
-            if len(by_words) == 1:
-                frames = ANY_CONTRACT + ALL_ALIKE
-            else:
-                (odd,) = min(by_words.values(), key=len)
-                one, other = (place for place in range(3) if place != odd)
+            if not all_alike:
+                (odd,), (one, other) = sorted(places.values(), key=len)
                 names |= {"odd": matrices[odd], "one": matrices[one], "other": matrices[other]}
                 names |= {"o": words[odd], "s": words[one]}
-                frames = ANY_CONTRACT + ONE_DIFFERS
-            for frame in frames:
+            for frame in ANY_CONTRACT + (ALL_ALIKE if all_alike else ONE_DIFFERS):
                 yield _as_sentence(_fill(frame, names)), frame
 
 

@@ -1,7 +1,7 @@
 """The matmul task: write a matrix product in pure Python, as fast as possible."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 from helpers.tasks.drawing import make_row
@@ -17,7 +17,7 @@ from helpers.tasks.programs.task import ProgramTask, Submission, extract_program
 from helpers.tasks.programs.verdict import Verdict
 from helpers.tasks.split import PROBE, belongs_to
 from helpers.tasks.task import Grade, Measure, Row, Value
-from helpers.tasks.wording import Wordings, parse_wording_name, seen_wordings, unseen_wordings
+from helpers.tasks.wording import parse_wording_name, wording_names
 
 HELDOUT_CHECKED = 2  # programs of a batch that are put to the held-out check
 
@@ -66,10 +66,10 @@ class MatmulTask(ProgramTask):
 
     def wordings_of(self, split: str) -> list[str]:
         if split == "confirm":
-            return unseen_wordings({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)})
+            return wording_names({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)}, "unseen")
         if split == PROBE:
-            return _in_turns((*TRAINED, COMBINATION), unseen_wordings)
-        return _in_turns(TRAINED, seen_wordings)
+            return _in_turns((*TRAINED, COMBINATION), "unseen")
+        return _in_turns(TRAINED, "seen")
 
     def draw_row(self, rng: random.Random, wording: str, split: str) -> Row:
         contract, number = parse_wording_name(wording)
@@ -152,9 +152,9 @@ def grade_of(verdict: Verdict, passed_heldout_check: float | None = None) -> Gra
     return Grade(float(verdict.correct), verdict.correct, verdict.outcome, verdict.reason, tags)
 
 
-def _in_turns(contracts: Sequence[str], names_of: Callable[[dict[str, Wordings]], list[str]]) -> list[str]:
-    """Return as many wordings of each contract, one of each in turn."""
-    shuffled = [names_of({contract: statements(contract)}) for contract in contracts]
+def _in_turns(contracts: Sequence[str], part: str) -> list[str]:
+    """Return as many wordings of each contract, one of each in turn. part: "seen" or "unseen"."""
+    shuffled = [wording_names({contract: statements(contract)}, part) for contract in contracts]
     for names in shuffled:
         random.Random(0).shuffle(names)
     return [name for names in zip(*shuffled) for name in names]
