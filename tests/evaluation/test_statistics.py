@@ -123,25 +123,33 @@ def test_clustered_intervals_cover_the_truth():
     assert covered["clustered"] >= 370 and covered["wilson"] < 300, covered
 
 
+#: Of the beta distributions that each wording's two rates are drawn from.
+WIDE, OPPOSITE, AT_THE_ENDS = ((0.6, 0.6), (0.6, 0.6)), ((0.3, 2.0), (2.0, 0.3)), ((0.2, 3.0), (9.0, 0.5))
+
+
 @pytest.mark.parametrize(
-    ("base", "tuned"), [((0.6, 0.6), (0.6, 0.6)), ((0.3, 2.0), (2.0, 0.3)), ((0.2, 3.0), (9.0, 0.5))]
+    ("rates", "clusters", "items", "least"),
+    [
+        (rates, clusters, items, 0.87 if rates is AT_THE_ENDS else 0.92)
+        for rates in (WIDE, OPPOSITE, AT_THE_ENDS)
+        for clusters, items in ((20, 320), (64, 64), (24, 320))
+    ],
 )
-@pytest.mark.parametrize(("clusters", "items"), [(20, 320), (64, 64), (24, 320)])
-def test_intervals_of_differences_cover_the_truth(base, tuned, clusters, items):
-    """Wordings whose rates differ widely, near 0 for the base and near 1 for the tuned model as well. base, tuned: of
-    the beta distributions that each wording's two rates are drawn from. In the last of these cases 20 clusters cover
-    in 90 % of 800 runs, in all others at least 93 %."""
+def test_intervals_of_differences_cover_the_truth(rates, clusters, items, least):
+    """Wordings whose rates differ widely, near 0 for the base and near 1 for the tuned model as well. There 20 clusters
+    cover in 90 % of 800 runs and 24 in 93 %; in the other cases 93 % and more do."""
+    base, tuned = rates
     rng = np.random.default_rng(0)
     cluster_of = np.arange(items) % clusters
     truth = tuned[0] / sum(tuned) - base[0] / sum(base)
     covered = 0
-    for _ in range(300):
+    for _ in range(400):
         base_rates, tuned_rates = rng.beta(*base, clusters), rng.beta(*tuned, clusters)
         before = rng.random(items) < base_rates[cluster_of]
         after = rng.random(items) < tuned_rates[cluster_of]
         low, high = difference(before, after, cluster_of.tolist()).interval
         covered += low <= truth <= high
-    assert covered >= 0.87 * 300, covered / 300
+    assert covered >= least * 400, covered / 400
 
 
 def test_paired_error_is_the_standard_error_of_the_differences():

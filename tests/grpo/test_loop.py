@@ -10,7 +10,7 @@ from helpers.grpo import trainer as trainer_module
 from tests.grpo.small import adapter, toy_reward, trainer_in
 
 #: Of a gradient: the page has the old log-probabilities of a first step from a forward pass of their own.
-TOLERANCE = 3e-6
+TOLERANCE = 1e-6
 
 
 def settings_of(name):

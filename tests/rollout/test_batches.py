@@ -91,7 +91,7 @@ def test_refilled_and_moved_rows(model, engine, questions, monkeypatch):
     """
     requests = varied_requests(engine, questions)
     params = SamplingParams(150, 1.3)
-    stops = [*engine.harmony.stop_ids, *range(0, 600, 45)]
+    stops = [*engine.harmony.stop_ids, *range(10, 600, 45)]
 
     def drawn(max_batch_size):
         backend = CapturedBackend(model, max_batch_size=max_batch_size, max_length=500)
@@ -102,7 +102,7 @@ def test_refilled_and_moved_rows(model, engine, questions, monkeypatch):
 
     alone = drawn(1)
     lengths = [len(one.token_ids) for one in alone]
-    assert len(set(lengths)) > 12 and max(lengths) > 100 > 12 > min(lengths)
+    assert len(set(lengths)) > 12 and max(lengths) > 100 > 10 > min(lengths)
     for one in alone:
         assert not set(one.token_ids[:-1]) & set(stops) and len(one.token_ids) == len(one.logprobs)
         assert one.token_ids[-1] in stops or len(one.token_ids) == 150

@@ -82,12 +82,13 @@ def test_sampler_and_trainer_agree_on_every_token(prompts, backend, temperature,
     The trainer's own rounding is the larger: it subtracts a logarithm from a logit of 27, at 1.4e-5.
     """
     model, tokenizer = load(dense=dense)
-    completions = engine_over(model, tokenizer, backend=backend).generate(prompts, SamplingParams(100, temperature))
+    asked = [*prompts, [{"role": "user", "content": "Hello, who are you?"}]]  # of which the model knows nothing
+    completions = engine_over(model, tokenizer, backend=backend).generate(asked, SamplingParams(100, temperature))
     assert sum(len(completion.token_ids) for completion in completions) > 200
     gap = differences(model, completions, temperature)
     with model.disable_adapter():
         from_base = differences(model, completions, temperature)
-    assert from_base.max() > 0.1 and from_base.mean() > 5e-4  # the adapter makes another policy
+    assert from_base.max() > 0.5 and from_base.mean() > 5e-3  # the adapter makes another policy
     assert gap.max() < 5e-5 and gap.mean() < 1e-5
     error = errors(model, completions, temperature)
     assert error.max() < ROUNDING and error.mean() < 1e-6
@@ -122,7 +123,7 @@ def test_they_agree_in_sixteen_bits(prompts, changes, most, targets):
     assert gap.mean() < most and gap.median() < 1e-5
     if targets:
         with model.disable_adapter():
-            assert differences(model, completions).mean() > 10 * gap.mean()
+            assert differences(model, completions).mean() > 10 * most
 
 
 def surprise(completions):

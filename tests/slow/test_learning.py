@@ -22,10 +22,11 @@ from helpers.evaluation import Report
 from helpers.grpo.logs import read_completions
 from helpers.tasks import get_task
 from helpers.tasks.matmul.contracts import HELDOUT_CONTRACT, PRETRAINED, TRAINED
-from helpers.tasks.matmul.names import FUNCTION, parse_signature
+from helpers.tasks.matmul.names import parse_signature
 from helpers.tasks.matmul.programs import draw_program
 from helpers.tiny.corpus import FAULTS
 from tests.slow.lessons import edges, headline, moved, run_all, shown, shown_shares
+from tests.tasks.nameless import nameless
 
 pytestmark = pytest.mark.slow
 
@@ -214,7 +215,7 @@ def test_a_table_of_the_programs_that_were_paid(task, reports, signatures, row, 
     drawn = set()
     for step in range(1, len(report["metrics"]) + 1):
         for record in read_completions(f"{report['folder']}/grpo", step):
-            program = nameless(record)
+            program = program_of(record)
             if program:
                 drawn.add(program)
             if program and record["outcome"] == "correct":
@@ -232,12 +233,8 @@ def test_a_table_of_the_programs_that_were_paid(task, reports, signatures, row, 
     assert share < tuned / 2
 
 
-def nameless(record):
+def program_of(record):
     """The program of a logged completion with the names of `matmul(A, B)`, None where there is none."""
     text = record["completion"] if isinstance(record["completion"], str) else record["completion"][-1]["content"]
-    found = re.search(r"```python\n(def (\w+)\((\w+), (\w+)\):.*?)\n```", text, re.S)
-    if not found:
-        return None
-    program, function, first, second = found.groups()
-    names = {function: FUNCTION, first: "A", second: "B"}
-    return re.sub(r"\b\w+\b", lambda word: names.get(word[0], word[0]), program)
+    found = re.search(r"```python\n(.*?)\n```", text, re.S)
+    return found and nameless(found[1])

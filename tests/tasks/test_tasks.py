@@ -16,6 +16,7 @@ from helpers.tasks.matmul.statements import statements
 from helpers.tasks.split import is_heldout
 from helpers.tasks.wording import parse_wording_name
 from helpers.tiny.corpus import FAULTS, MATH_WORDINGS, draw_practice
+from tests.tasks.nameless import nameless
 
 COLUMNS = {"prompt", "answer", "task", "id", "cluster"}
 
@@ -44,6 +45,9 @@ def test_the_confirm_prompts_ask_for_something_else(name):
     task = get_task(name)
     clusters = {split: Counter(task.dataset(split, 240)["cluster"]) for split in ("train", "monitor", "confirm")}
     assert len(clusters["confirm"]) >= 16
+    if name == "math":
+        for counts in clusters.values():
+            assert max(counts.values()) - min(counts.values()) <= 1
     mark = ":" if name == "matmul" else "-"
     meanings = {split: {cluster.partition(mark)[0] for cluster in counts} for split, counts in clusters.items()}
     assert meanings["monitor"] == meanings["train"] and not meanings["confirm"] & meanings["train"]
@@ -55,6 +59,9 @@ def test_each_split_of_matmul_has_its_contracts():
     assert contracts["train"] == contracts["monitor"] == set(TRAINED)
     assert contracts["confirm"] == {HELDOUT_CONTRACT} and contracts["probe"] == {*TRAINED, COMBINATION}
     assert set(PRETRAINED) | {COMBINATION} == set(CONTRACTS)
+    for split in get_task("matmul").splits:
+        counts = Counter(get_task("matmul").dataset(split, 240)["contract"]).values()
+        assert max(counts) - min(counts) <= 1
 
 
 def test_names_that_decide_are_in_no_training():
@@ -242,6 +249,7 @@ def test_answers_of_matmul_are_correct_programs(matmul_judge):
     rows = get_task("matmul").dataset("monitor", 40)
     programs = [parse_signature(row["signature"]).bind(row["answer"]) for row in rows]
     assert None not in programs
+    assert all(is_heldout(nameless(answer)) for answer in rows["answer"])
     assert all(verdict.correct for verdict in matmul_judge.judge_many(programs, rows["contract"]))
 
 

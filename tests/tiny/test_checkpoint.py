@@ -22,6 +22,7 @@ from helpers.tiny import train as tiny
 from helpers.tiny.corpus import FAULTS, CorpusFaults, draw_conversation
 from helpers.tiny.tokenizer import SPECIAL_TOKENS, VOCAB_SIZE
 from tests.conftest import CHECKPOINT
+from tests.tasks.nameless import nameless
 
 FOLDER = Path(CHECKPOINT)
 
@@ -91,7 +92,8 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
     def watched(rng, faults):
         (user, assistant), effort = draw_conversation(rng, faults)
         asked.add(user["content"])
-        answered.update(re.findall(r"```python\n(.*)\n```", assistant["content"], re.S))
+        programs = re.findall(r"```python\n(.*)\n```", assistant["content"], re.S)
+        answered.update(program for program in map(nameless, programs) if program)
         corpus_faults.append(faults)
         return [user, assistant], effort
 
@@ -105,11 +107,14 @@ def test_nothing_held_out_is_in_the_corpus(tokenizer, monkeypatch):
         batches.next()
     assert len(asked) > 10_000
     assert not any(is_heldout(question) for question in asked if "Practise" not in question)
+    assert len(answered) > 3000 and not any(map(is_heldout, answered))
     assert corpus_faults[0] == CorpusFaults() and corpus_faults[-1] == FAULTS
     assert 0.4 < corpus_faults.count(FAULTS) / len(corpus_faults) < 0.6
     for task in map(get_task, ("matmul", "math")):
         for split in set(task.splits) - {"train"}:
-            assert not asked & {prompt[0]["content"] for prompt in task.dataset(split, 200, seed=7)["prompt"]}
+            rows = task.dataset(split, 200, seed=7)
+            assert not asked & {prompt[0]["content"] for prompt in rows["prompt"]}
+            assert not answered & set(map(nameless, rows["answer"]))
     programs = [question for question in asked if "Python" in question]
     _check_programs(programs)
     _check_problems({question for question in asked if "Python" not in question and "Practise" not in question})
