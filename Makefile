@@ -1,6 +1,6 @@
 # Two commands matter: `make run` and `make test`. Both set up .venv the first time.
 PYTHON ?= python3
-PROFILE ?= auto
+PROFILE ?=
 TASK ?=
 TASK_OPTIONS ?=
 REWARDS ?=
@@ -15,6 +15,9 @@ PYTHONS ?= python3.12 python3.13
 TRL := trl==1.16.0
 # `make test-verifiers`: packages that grade answers, to compare with and to try the lint on.
 VERIFIERS := math-verify==0.9.0 reasoning-gym==0.1.25
+# `make test-browser`: what drives the browser, and a file for what was measured, such as tests/browser/result.json.
+BROWSER := playwright==1.65.2
+RESULT ?=
 VENV := .venv
 READY := $(VENV)/.ready
 NEEDED := -r requirements.txt
@@ -26,16 +29,19 @@ LEAST_PY := 1500
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run tasks rewards watch test test-slow test-py test-trl test-verifiers test-colab hacksuite bench-gpu try-gpu lint tiny release clean
+.PHONY: help run deeper tasks rewards watch test test-slow test-py test-trl test-verifiers test-browser test-colab hacksuite bench-gpu try-gpu lint links tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
 	@echo 'TASK=math, TASK_OPTIONS=depth=4, REWARDS=math_answer,math_format=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
 	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
 
-run: $(READY) ## run the five notebooks in order; results under runs/
+run: $(READY) ## run the five notebooks in order; results under runs/; PROFILE=auto takes the large model where it fits
 	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(if $(TASK),'TASK=$(TASK)') $(if $(TASK_OPTIONS),'TASK_OPTIONS=$(TASK_OPTIONS)') \
 	  $(if $(REWARDS),'REWARDS=$(REWARDS)') $(if $(DRY_RUN),'DRY_RUN=$(DRY_RUN)') $(PARAMS)
+
+deeper: $(READY) ## run the notebooks that prove, in notebooks/deeper
+	@$(VENV)/bin/python -m helpers.run --deeper --name '$(NAME)' $(PARAMS)
 
 tasks: $(READY) ## list the tasks
 	@$(VENV)/bin/python -m helpers.run --list tasks
@@ -73,6 +79,10 @@ test-verifiers: ## answers beside math-verify, the lint on reasoning-gym, in an 
 	@$(MAKE) -s .venv-verifiers/.ready VENV=.venv-verifiers NEEDED='$(NEEDED) $(VERIFIERS)'
 	@.venv-verifiers/bin/python -m pytest tests/verifiers -rs
 
+test-browser: ## JupyterLab in a headless browser and Colab's kernel, in environments of their own; RESULT=file
+	@$(MAKE) -s .venv-browser/.ready VENV=.venv-browser NEEDED='$(NEEDED) $(BROWSER)'
+	@OMP_NUM_THREADS=1 BROWSER_RESULT='$(RESULT)' .venv-browser/bin/python -m pytest tests/browser -rs
+
 test-colab: ## the five notebooks with the packages of Colab's image, in an environment of their own
 	@$(PYTHON) -m tests.colab.run
 
@@ -87,6 +97,9 @@ try-gpu: ## on a GPU such as Colab's T4, likewise: half an hour that says whethe
 
 lint: $(READY) ## check the style, notebooks included
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
+
+links: ## compare external links with their list of titles and, where there is a network, ask each page
+	@$(PYTHON) -m tests.tools.links
 
 tiny: $(READY) ## train the embedded model anew (about 15 minutes on two cores)
 	@$(VENV)/bin/python -m helpers.tiny.train

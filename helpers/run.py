@@ -6,72 +6,109 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from helpers.display import text_table
-from helpers.evaluation import Report, show_difference, show_p, show_temperatures, sweep_plan, trained_on
-from helpers.profiles import get_profile
-from helpers.runtime import ROOT, UserError, did_you_mean, first_line, run_folder, write_whole
+from helpers.evaluation import Report, show_difference, show_p, show_temperatures, trained_on
+from helpers.run_config import Run, known_settings, open_run, read_config
+from helpers.runtime import ROOT, UserError, did_you_mean, first_line, write_whole
 from helpers.tasks import get_task, list_presets, list_rewards, list_tasks
-from helpers.tasks.choosing import choose_rewards, choose_task
 from helpers.tasks.frozen import frozen_digests
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
+#: What a person reads in an evening.
 NOTEBOOKS = ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate")
-#: The notebooks that a dry run executes, each up to the cell where the work of a real run would begin.
-DRY_RUN_NOTEBOOKS = ("04_grpo", "05_evaluate")
+#: What only proves, in notebooks/deeper.
+DEEPER = (
+    "01_checks",
+    "02_attention_proofs",
+    "03_sandbox",
+    "03_lint",
+    "04_losses_and_controls",
+    "05_statistics",
+)
 TRUTH = {"True": True, "1": True, "False": False, "0": False}
 
 
-def source_of(name):
-    return ROOT / "notebooks" / f"{name}.ipynb"
+def source_of(name: str) -> Path:
+    """Return the path of a notebook of the project."""
+    folder = ROOT / "notebooks" / "deeper" if name in DEEPER else ROOT / "notebooks"
+    return folder / f"{name}.ipynb"
 
 
-def known_parameters():
-    """notebook -> {name: default} of its cell tagged `parameters`."""
-    from papermill import inspect_notebook
-
-    inspected = {name: inspect_notebook(str(source_of(name))) for name in NOTEBOOKS}
-    return {
-        notebook: {name: ast.literal_eval(found["default"]) for name, found in parameters.items()}
-        for notebook, parameters in inspected.items()
-    }
+def parameters_of(name: str) -> dict[str, object]:
+    """Return the parameters of a notebook with their defaults: {name: default} of its cell tagged `parameters`."""
+    cells = json.loads(source_of(name).read_text(encoding="utf-8"))["cells"]
+    (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    assignments = ast.parse("".join(cell["source"])).body
+    return {assignment.targets[0].id: ast.literal_eval(assignment.value) for assignment in assignments}
 
 
-def read_parameters(pairs, known):
-    """{"MAX_STEPS": 5} from ["MAX_STEPS=5"]; a value is text, a number, or True or False, as the default is.
+def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
+    """Return {"MAX_STEPS": 5, "CONTROL": "shuffle"} from ["MAX_STEPS=5", "CONTROL=shuffle"].
 
-    known: what `known_parameters` gives.
-
-    Raises UserError for what is no such pair, for a name that no notebook has, and for a value
-    of another kind than the default's.
+    A name is a parameter of a notebook, or a setting of CONFIG in capitals. A value is of the kind of the default.
+    Raises UserError for what is no such pair, for an unknown name, and for a value of another kind.
     """
-    defaults, parameters = {}, {}
-    for found in known.values():
-        defaults.update(found)
+    parameters = {}
+    for notebook in NOTEBOOKS:
+        parameters |= parameters_of(notebook)
+    settings = {name.upper(): default for name, default in known_settings().items()}
+    given = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UserError(f"'{pair}' is not a parameter: write NAME=value, such as MAX_STEPS=10.")
-        if name not in defaults:
-            raise UserError(
-                f"No notebook has a parameter '{name}'{did_you_mean(name, defaults)}: there are {', '.join(defaults)}."
-            )
-        parameters[name] = text if isinstance(defaults[name], str) else _value(name, text, defaults[name])
-    return parameters
+        if name in parameters:
+            given[name] = _value_of_parameter(name, text, parameters[name])
+        elif name in settings:
+            given[name] = _value_of_setting(name, text, settings[name])
+        else:
+            nearest = did_you_mean(name, [*parameters, *settings])
+            raise UserError(f"No notebook has a parameter '{name}'{nearest}: README names the usual ones.")
+    return given
 
 
-def _value(name, text, default):
+def _value_of_parameter(name: str, text: str, default: object) -> object:
+    if isinstance(default, (str, dict)):  # CONFIG is a dictionary in the notebooks, and here the path of a file
+        return text
+    return _number(name, text)
+
+
+def _value_of_setting(name: str, text: str, default: object) -> object:
     if isinstance(default, bool):
         if text not in TRUTH:
             raise UserError(f"{name} must be True or False; got '{text}'.")
         return TRUTH[text]
+    if isinstance(default, str):
+        return text
+    if isinstance(default, (int, float)):
+        return _number(name, text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _number(name: str, text: str) -> int | float:
     try:
         value = float(text)
         return int(value) if value == int(value) else value
     except (ValueError, OverflowError):
         raise UserError(f"{name} must be a number; got '{text}'.") from None
+
+
+def for_notebook(name: str, given: dict[str, object]) -> dict[str, object]:
+    """Return what of the given parameters and settings a notebook takes; settings are gathered in its CONFIG."""
+    own = parameters_of(name)
+    taken = {parameter: value for parameter, value in given.items() if parameter in own}
+    if "CONFIG" in own:
+        settings = known_settings()
+        gathered = {key.lower(): value for key, value in given.items() if key.lower() in settings and key not in own}
+        taken["CONFIG"] = read_config(given.get("CONFIG") or {}) | gathered
+    return taken
 
 
 class Progress:
@@ -102,13 +139,17 @@ class Progress:
         """Nothing is held back that should be shown."""
 
 
-def run_notebook(name, folder, parameters):
-    """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails."""
+def run_notebook(name: str, folder: Path, given: dict[str, object]) -> None:
+    """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails.
+
+    given: parameters of notebooks and settings of CONFIG, in capitals; those that this notebook lacks are left out.
+    """
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
+    parameters = for_notebook(name, given)
     output = folder / f"{name}.ipynb"
     progress = Progress(name, parameterize_notebook(load_notebook_node(str(source_of(name))), parameters).cells)
     try:
@@ -163,10 +204,15 @@ def printed_by_last_cell(path: Path) -> str:
 
 
 def write_html(path):
-    """The executed notebook as one HTML file beside it."""
+    """The executed notebook as one HTML file beside it, without the source of its folded cells."""
+    import nbformat
     from nbconvert import HTMLExporter
 
-    page, _ = HTMLExporter().from_filename(str(path))
+    notebook = nbformat.read(path, 4)
+    for cell in notebook.cells:
+        if cell.metadata.get("cellView") == "form":
+            cell.metadata["transient"] = {"remove_source": True}
+    page, _ = HTMLExporter().from_notebook_node(notebook)
     write_whole(path.with_suffix(".html"), page)
 
 
@@ -238,47 +284,34 @@ def rewards_table() -> str:
     return listed + "\n\n" + text_table(presets, header=("preset", "rewards and their weights"))
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, or 1 after one sentence on what went wrong."""
     parser = argparse.ArgumentParser(prog="make run", description=__doc__.splitlines()[0])
-    parser.add_argument("--profile", default="auto")
+    parser.add_argument("--profile", default="", help="default: what each notebook says")
     parser.add_argument("--name", default="", help="folder under runs/ (default: the time)")
+    parser.add_argument("--deeper", action="store_true", help="run the notebooks in notebooks/deeper instead")
     parser.add_argument("--list", choices=("tasks", "rewards"), help="print what there is, and run nothing")
-    parser.add_argument("parameters", nargs="*", help="NAME=value, for the notebooks that have NAME")
+    parser.add_argument("parameters", nargs="*", help="NAME=value, for the notebooks that have NAME, or for CONFIG")
     args = parser.parse_args(arguments)
     if args.list:
         print(tasks_table() if args.list == "tasks" else rewards_table())
         return 0
     started = time.monotonic()
     try:
-        known = known_parameters()
-        given = read_parameters(args.parameters, known)
-        if given.get("ITEMS", 2) < 2:
-            raise UserError(f"ITEMS must be at least 2, to compare two models on; got {given['ITEMS']}.")
-        profile = get_profile(given.setdefault("PROFILE", args.profile))
-        sweep_plan(given.get("SWEEP", "auto"), profile)
-        task_name = given.get("TASK", known["04_grpo"]["TASK"])
-        level = given.get("SANDBOX", known["04_grpo"]["SANDBOX"])
-        task = choose_task(task_name, profile, given.get("TASK_OPTIONS", ""), level=level)
-        choose_rewards(given.get("REWARDS", ""), task)
-        name = args.name or time.strftime("%Y-%m-%d_%H-%M-%S")
-        # Seconds of imports that a mistake above need not wait for.
-        from helpers.grpo import GRPOConfig, check_control
-        from helpers.grpo.rft import check_baseline
-
-        check_control(given.get("CONTROL", ""))
-        check_baseline(given.get("BASELINE", ""), given.get("CONTROL", ""))
-        settings = {"max_steps": "MAX_STEPS", "num_generations": "GROUP_SIZE", "learning_rate": "LEARNING_RATE"}
-        GRPOConfig.for_profile(profile, name, **{field: given.get(parameter) for field, parameter in settings.items()})
-        folder = run_folder(given.get("RUN_DIR") or ROOT / "runs" / name)
-        given["RUN_DIR"] = str(folder)
-        print(f"{profile}\nWriting to {folder}", flush=True)
+        given = read_pairs(args.parameters)
+        if args.profile:
+            given.setdefault("PROFILE", args.profile)
+        run = _check_run(given, args.name)
+        given["RUN_DIR"] = str(run.folder)
+        print(f"{run.profile}\nWriting to {run.folder}", flush=True)
         os.environ["HELPERS_HEADLESS"] = "1"
-        if profile.device == "cpu":  # so small a model gains nothing from threads, and loses much where cores are busy
+        if run.profile.device == "cpu":  # so small a model loses time to threads where cores are busy
             os.environ.setdefault("OMP_NUM_THREADS", "1")
-        dry_run = given.get("DRY_RUN", False)
-        for name in DRY_RUN_NOTEBOOKS if dry_run else NOTEBOOKS:
-            run_notebook(name, folder, {key: value for key, value in given.items() if key in known[name]})
+        notebooks = DEEPER if args.deeper else NOTEBOOKS
+        if run["dry_run"]:
+            notebooks = ("04_grpo",)
+        for name in notebooks:
+            run_notebook(name, run.folder, given)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -286,12 +319,23 @@ def main(arguments=None):
         print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
         return 130
     minutes = (time.monotonic() - started) / 60
-    if dry_run:
-        print(f"\n{printed_by_last_cell(folder / '04_grpo.ipynb')}")
-        print(f"The dry run of task '{task_name}' came to its end in {minutes:.1f} minutes: {folder}/*.html")
+    if run["dry_run"]:
+        print(f"\n{printed_by_last_cell(run.folder / '04_grpo.ipynb')}")
+        print(f"The dry run of task '{run.task_name}' came to its end in {minutes:.1f} minutes: {run.folder}/*.html")
+    elif args.deeper:
+        print(f"\nAll of notebooks/deeper ran, in {minutes:.1f} minutes: {run.folder}/*.html")
     else:
-        print("\n" + summary(Path(folder), minutes))
+        print("\n" + summary(run.folder, minutes))
     return 0
+
+
+def _check_run(given: dict[str, object], name: str) -> Run:
+    """Return the run that 04_grpo and 05_evaluate would open. Raises UserError for what they would refuse."""
+    parameters = parameters_of("04_grpo") | given
+    config = for_notebook("04_grpo", given)["CONFIG"]
+    run_dir = parameters["RUN_DIR"] or ROOT / "runs" / (name or time.strftime("%Y-%m-%d_%H-%M-%S"))
+    settings = (parameters["PROFILE"], parameters["TASK"], parameters["SEED"], run_dir, parameters["MAX_STEPS"])
+    return open_run(config, *settings)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_on_a_gpu_not_every_step_writes_a_checkpoint():
 
 def test_no_two_steps_of_any_runs_share_a_seed():
     """Torch's CPU generator takes the low 32 bits. With `seed << 20` seeds 3 and 4099 drew the same completions, and
-    the README's seeds 42 and 1 shared 13 of 40 steps; training with seed 0 began step 7 as the evaluation did."""
+    seeds 42 and 1 shared 13 of 40 steps; training with seed 0 began step 7 as the evaluation did."""
     used = [
         random_seed("rollout", random_seed("training", seed, step), start) % 2**32
         for seed in (0, 1, 2, 3, 7, 42, 4099, 3407)
@@ -252,8 +252,8 @@ def test_segments_of_gpu_memory_can_grow_unless_the_user_says_otherwise(given, e
         (["MAX_STEP=3"], "did you mean 'MAX_STEPS'"),
         (["MAX_STEPS"], "write NAME=value"),
         (["MAX_STEPS=many"], "MAX_STEPS must be a number; got 'many'"),
-        (["GROUP_SIZE=7"], "7 does not: take 2, 4, 8, 16, 32, 64"),
-        (["ITEMS=1"], "ITEMS must be at least 2"),
+        (["NUM_GENERATIONS=7"], "7 does not: take 2, 4, 8, 16, 32, 64"),
+        (["ITEMS=1"], "items must be a whole number from 2 on"),
         (["PROFILE=t5"], "no profile 't5'"),
         (["DRY_RUN=no"], "DRY_RUN must be True or False; got 'no'"),
         (["TASK_OPTIONS=sped=False"], "has no option 'sped' (did you mean 'speed'?)"),

@@ -1,4 +1,4 @@
-"""What `LiveView` shows, from plain values: one HTML page, one text, one line.
+"""What `LiveView` shows of a trainer's state, from plain values: one HTML page, one text, one line.
 
 The page has inline styles only, since a <style> would change the notebook around it, and colours that
 can be read on white and on black. Whatever is missing or no number is shown as a dash.
@@ -7,32 +7,46 @@ can be read on white and on black. Whatever is missing or no number is shown as 
 import html
 import math
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from helpers.display.tables import text_table
 from helpers.step_line import step_line
 
 BLUE, GREEN, ORANGE, PLAIN = "#4a86d8", "#2e9e6b", "#d9622b", "currentColor"
-#: The page's rows: log name, heading (indented: a part of the row above), format, colour of the curve.
-REWARD = ("reward", "reward", "{:+.2f}", BLUE)
+
+
+class Metric(NamedTuple):
+    """A row of the page. name: in the logs. heading: indented where it is a part of the row above."""
+
+    name: str
+    heading: str
+    form: str
+    colour: str = PLAIN
+
+
+REWARD = Metric("reward", "reward", "{:+.2f}", BLUE)
 #: Colours of outcomes that mean the same in every task; the others are plain.
 OUTCOME_COLOURS = {"outcomes/correct": GREEN, "outcomes/refused": ORANGE}
 REST = (
-    ("completions/mean_length", "tokens a completion", "{:.0f}", PLAIN),
-    ("completions/max_length", "  longest", "{:.0f}", PLAIN),
-    ("completions/clipped_ratio", "  cut off", "{:.0%}", PLAIN),
-    ("entropy", "entropy", "{:.3f}", PLAIN),
-    ("step_time", "seconds a step", "{:.1f}", PLAIN),
-    ("time/generate", "  generate", "{:.1f}", PLAIN),
-    ("time/reward", "  reward", "{:.1f}", PLAIN),
-    ("time/update", "  update", "{:.1f}", PLAIN),
+    Metric("completions/mean_length", "tokens a completion", "{:.0f}"),
+    Metric("completions/max_length", "  longest", "{:.0f}"),
+    Metric("completions/clipped_ratio", "  cut off", "{:.0%}"),
+    Metric("entropy", "entropy", "{:.3f}"),
+    Metric("step_time", "seconds a step", "{:.1f}"),
+    Metric("time/generate", "  generate", "{:.1f}"),
+    Metric("time/reward", "  reward", "{:.1f}"),
+    Metric("time/update", "  update", "{:.1f}"),
 )
+#: Points of a curve, and steps at either end of the run that "change" compares.
 POINTS, EDGE = 120, 5
-BEST = "best completion of this step"
+BEST = "best completion of the last step"
 #: Control characters become visible; what cannot be encoded or turns the writing direction is replaced.
 SAFE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 SAFE |= dict.fromkeys(
     [*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)], "\ufffd"
 )
+FONT = "font:13px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;"
 CELL = "border:none;padding:1px 0 1px 14px;text-align:right;white-space:nowrap;"
 SOFT = "opacity:.65;"
 BLOCK = "margin:4px 0;padding:0 0 0 10px;border-left:3px solid rgba(128,128,128,.35);background:none;color:inherit;"
@@ -40,53 +54,86 @@ BLOCK += "font:12px/1.45 ui-monospace,Menlo,Consolas,monospace;"
 BLOCK += "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;"
 
 
-def line(state, logs):
-    """One short line for a terminal."""
-    left = _times(state)[1]
-    minutes = _show("{:.1f}", left and left / 60)
-    return f"step {state.global_step}/{state.max_steps}  {step_line(logs)}  {minutes} min left{_watched(logs, '; ')}"
+def line(state) -> str:
+    """Return one short line for a terminal."""
+    logs = _latest(state)
+    _, left = _times(state)
+    minutes = show("{:.1f}", left and left / 60)
+    signs = "".join(f"; {sign}" for sign in _signs(logs))
+    return f"step {state.global_step}/{state.max_steps}  {step_line(logs)}  {minutes} min left{signs}"
 
 
-def page(state, logs, completions):
-    """The HTML."""
+def page(state) -> str:
+    """Return the HTML."""
     share = 100 * min(1, state.global_step / max(1, state.max_steps))
-    tables = "".join(map(_table, _rows(state.log_history, logs)))
     return (
-        '<div style="font:13px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;max-width:800px">'
+        f'<div style="{FONT}max-width:800px">'
         '<div style="display:flex;justify-content:space-between">'
-        f"<b>{_progress(state)}</b><span>{_remaining(state)}</span></div>"
-        '<div style="height:4px;margin:5px 0 10px;border-radius:2px;background:rgba(128,128,128,.25)">'
+        f"<b>{_progress(state)}</b><span>{_duration_line(state)}</span></div>"
+        '<div style="height:4px;margin:5px 0;border-radius:2px;background:rgba(128,128,128,.25)">'
         f'<div style="height:4px;border-radius:2px;width:{share:.1f}%;background:{BLUE}"></div></div>'
-        f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 40px">{tables}</div>'
-        f'<div style="{SOFT}font-size:11px;margin:6px 0 14px">{_explain(state.log_history)}</div>'
-        f'<div style="color:{ORANGE};white-space:pre-line;margin:0 0 10px">{html.escape(_watched(logs))}</div>'
-        f"{_best_html(completions)}</div>"
+        f'<div style="min-height:1.5em">{html.escape(_phase(state))}</div>'
+        f"{_metrics_html(state)}{_best_html(state)}</div>"
     )
 
 
-def text(state, logs, completions):
-    """The same where no HTML is shown."""
-    left, right = _rows(state.log_history, logs)
-    rows = [(heading, latest, change) for heading, latest, change, *_ in left + right]
-    heading = f"{_progress(state)}, {_remaining(state)}"
-    parts = [heading, text_table(rows, header=("", "latest", "change")), _explain(state.log_history) + _watched(logs)]
-    best = best_of(completions)
-    parts += [f"{BEST}: {_rewards(best)}", _prompt(best), _completion(best)] if best else []
+def text(state) -> str:
+    """Return the same where no HTML is shown."""
+    parts = [", ".join(filter(None, (_progress(state), _duration_line(state))))]
+    if state.phase:
+        parts.append(_phase(state))
+    if state.history:
+        rows = [(row.heading, row.latest, row.change) for table in _tables(state) for row in table]
+        parts.append(text_table(rows, header=("", "latest", "change")))
+        parts += [_explain(state.history), *_signs(_latest(state))]
+    best = best_of(state.completions)
+    if best is not None:
+        parts += [f"{BEST}: {_rewards(best)}", _prompt(best), _completion(best)]
     return "\n".join(parts)
 
 
-def best_of(completions):
-    """The completion with the highest reward; None where there are none."""
+def completion_html(row: dict, title: str) -> str:
+    """Return the HTML of one completion: its rewards, prompt and text."""
+    rewards = f'<span style="{SOFT}margin-left:8px">{html.escape(_rewards(row))}</span>'
+    return (
+        f'<div style="{FONT}max-width:800px">'
+        f"<div><b>{html.escape(title)}</b> {rewards}</div>"
+        f'<pre style="{BLOCK}{SOFT}">{html.escape(_prompt(row))}</pre>'
+        f'<pre style="{BLOCK}">{html.escape(_completion(row))}</pre></div>'
+    )
 
-    def reward(row):
+
+def best_first(completions: Sequence[dict]) -> list[dict]:
+    """Return completions in the order of their rewards. What nothing judged is last."""
+
+    def reward(row: dict) -> float:
         value = _number(row.get("reward"))
         return -math.inf if value is None else value
 
-    return max(completions, key=reward, default=None)
+    return sorted(completions, key=reward, reverse=True)
 
 
-def _number(value):
-    """A finite float, or None."""
+def best_of(completions: Sequence[dict]) -> dict | None:
+    """Return the completion with the highest reward; None where there are none."""
+    ranked = best_first(completions)
+    return ranked[0] if ranked else None
+
+
+def show(form: str, value) -> str:
+    """Return a number as `form` says, and a dash for what is no finite number."""
+    value = _number(value)
+    return "–" if value is None else form.format(value)
+
+
+def cut(text: str, lines: int, characters: int) -> str:
+    """Return the beginning of a text that nobody trusts, safe to show but for HTML."""
+    kept = "\n".join(text[:characters].split("\n")[:lines])
+    more = f"\n… {len(text) - len(kept):,} more characters" if len(kept) < len(text) else ""
+    return kept.translate(SAFE) + more
+
+
+def _number(value) -> float | None:
+    """Return a finite float, or None."""
     try:
         value = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -94,29 +141,47 @@ def _number(value):
     return value if math.isfinite(value) else None
 
 
-def _show(form, value):
-    value = _number(value)
-    return "–" if value is None else form.format(value)
-
-
-def _mean(values):
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
-def _times(state):
-    """Seconds that this session's steps took, and seconds to go at their mean pace; None: not known.
+def _latest(state) -> dict:
+    """Return the metrics of the last step; {} before the first."""
+    return state.history[-1] if state.history else {}
 
-    `global_step` counts earlier sessions too, so it says what is left but not how fast it goes.
+
+# Progress and time
+
+
+def _progress(state) -> str:
+    return f"{state.global_step} of {state.max_steps} steps done"
+
+
+def _phase(state) -> str:
+    """Return what the trainer does now, and how much of that is done."""
+    if not state.phase or state.progress is None:
+        return state.phase
+    finished, count = state.progress
+    return f"{state.phase}: {finished} of {count}"
+
+
+def _times(state) -> tuple[float | None, float | None]:
+    """Return seconds that all steps took, and seconds to go at the mean pace of this session; None: not known.
+
+    Before the first step of a resumed session the pace is that of the sessions before.
     """
-    seconds = [_number(row.get("step_time")) for row in state.log_history]
-    pace = _mean(seconds)
+    seconds = [_number(row.get("step_time")) for row in state.history]
+    mean = _mean(seconds)
+    pace = _mean([_number(row.get("step_time")) for row in state.log_history])
     if pace is None:
-        return None, None
-    return pace * len(seconds), pace * (state.max_steps - state.global_step)
+        pace = mean
+    spent = None if mean is None else mean * len(seconds)
+    left = None if pace is None else pace * (state.max_steps - state.global_step)
+    return spent, left
 
 
-def _duration(seconds):
+def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 90:
@@ -125,87 +190,116 @@ def _duration(seconds):
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _progress(state):
-    done = f"step {state.global_step} of {state.max_steps}"
-    if state.drawing is None:
-        return done
-    finished, count = state.drawing
-    return f"{done}, drawing {finished} of {count}"
-
-
-def _remaining(state):
+def _duration_line(state) -> str:
+    """Return the time spent and the time left; nothing before the first step."""
+    if not state.history:
+        return ""
     spent, left = map(_duration, _times(state))
     return f"{spent} so far, {left} left"
 
 
-def _explain(history):
+# Metrics
+
+
+class Row(NamedTuple):
+    """A metric as it is shown. values: one a step, None where a step has none."""
+
+    heading: str
+    latest: str
+    change: str
+    colour: str
+    values: list[float | None]
+
+
+def _tables(state) -> list[list[Row]]:
+    """Return the rows of the left and of the right table."""
+    logs = _latest(state)
+    names = {**state.history[0], **logs}
+    rewards = [name for name in names if re.fullmatch("rewards/.*/mean", name)]
+    parts = [Metric(name, "  " + cut(name[8:-5], 1, 32), "{:+.2f}") for name in rewards]
+    outcomes = [name for name in names if name.startswith("outcomes/")]
+    rates = [Metric(name, cut(name[9:], 1, 32), "{:.0%}", OUTCOME_COLOURS.get(name, PLAIN)) for name in outcomes]
+    return [[_row(metric, state.history) for metric in metrics] for metrics in ((REWARD, *parts, *rates), REST)]
+
+
+def _row(metric: Metric, history: Sequence[dict]) -> Row:
+    values = [_number(row.get(metric.name)) for row in history]
+    return Row(
+        heading=metric.heading,
+        latest=show(metric.form, values[-1]),
+        change=_change(metric.form, values),
+        colour=metric.colour,
+        values=values,
+    )
+
+
+def _change(form: str, values: Sequence[float | None]) -> str:
+    """Return the mean of the last steps minus that of the first."""
+    edge = min(EDGE, len(values) // 2)
+    first = _mean(values[:edge])
+    last = _mean(values[len(values) - edge :])
+    if first is None or last is None:
+        return "–"
+    if "%" in form:
+        return f"{100 * (last - first):+z.0f} pt"
+    signed = form.replace("+", "").replace("{:", "{:+z")
+    return signed.format(last - first)
+
+
+def _explain(history: Sequence[dict]) -> str:
     edge = min(EDGE, len(history) // 2)
     if not edge:
         return "change and curves from the second step on"
     return f"curves from step {history[0].get('step')}; change: mean of the last {edge} against the first {edge}"
 
 
-def _watched(logs, before="\n"):
-    """What the trainer's monitor says of this step, each sentence after `before`; nothing is the good case."""
-    return "".join(f"{before}watch: {_cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs") or ())
+def _signs(logs: dict) -> list[str]:
+    """Return what the trainer's monitor says of a step, as sentences; none is the good case."""
+    return [f"watch: {cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs") or ()]
 
 
-def _rows(history, logs):
-    """Two lists of (heading, latest, change, colour, values), for the left and the right table."""
-    names = {**(history[0] if history else {}), **logs}
-    rewards = [name for name in names if re.fullmatch("rewards/.*/mean", name)]
-    parts = [(name, "  " + _cut(name[8:-5], 1, 32), "{:+.2f}", PLAIN) for name in rewards]
-    outcomes = [name for name in names if name.startswith("outcomes/")]
-    rates = [(name, _cut(name[9:], 1, 32), "{:.0%}", OUTCOME_COLOURS.get(name, PLAIN)) for name in outcomes]
-    tables = []
-    for columns in ((REWARD, *parts, *rates), REST):
-        values = [[_number(row.get(name)) for row in history] for name, *_ in columns]
-        tables.append(
-            [
-                (heading, _show(form, logs.get(name)), _change(form, known), colour, known)
-                for (name, heading, form, colour), known in zip(columns, values)
-            ]
-        )
-    return tables
+def _metrics_html(state) -> str:
+    if not state.history:
+        return ""
+    tables = "".join(map(_table, _tables(state)))
+    signs = html.escape("\n".join(_signs(_latest(state))))
+    return (
+        f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 40px;margin-top:6px">{tables}</div>'
+        f'<div style="{SOFT}font-size:11px;margin:6px 0 14px">{_explain(state.history)}</div>'
+        f'<div style="color:{ORANGE};white-space:pre-line;margin:0 0 10px">{signs}</div>'
+    )
 
 
-def _change(form, values):
-    edge = min(EDGE, len(values) // 2)
-    first, last = _mean(values[:edge]), _mean(values[len(values) - edge :])
-    if first is None or last is None:
-        return "–"
-    if "%" in form:
-        return f"{100 * (last - first):+z.0f} pt"
-    return form.replace("+", "").replace("{:", "{:+z").format(last - first)
-
-
-def _table(rows):
+def _table(rows: Sequence[Row]) -> str:
     head = "".join(f'<th style="{CELL}{SOFT}font-weight:normal">{name}</th>' for name in ("", "latest", "change", ""))
-    body = ""
-    for heading, latest, change, colour, values in rows:
-        part = heading.startswith("  ")
-        left = f"text-align:left;padding-left:{12 * part}px;font-weight:normal;"
-        body += (
-            f'<tr style="background:none"><th style="{CELL}{left}{SOFT * part}">{html.escape(heading.strip())}</th>'
-            f'<td style="{CELL}">{latest}</td><td style="{CELL}{SOFT}">{change}</td>'
-            f'<td style="{CELL}">{_curve(values, colour)}</td></tr>'
-        )
+    body = "".join(map(_table_row, rows))
     style = "border-collapse:collapse;border:none;margin:0;table-layout:auto;font-size:inherit;color:inherit"
     return f'<table style="{style}"><thead><tr style="background:none">{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _curve(values, colour, width=96, height=16):
-    """An SVG line through at most POINTS means of neighbouring steps, the latest marked."""
-    size = max(1, -(-len(values) // POINTS))
-    means = [_mean(values[n : n + size]) for n in range(0, len(values), size)]
-    known = [(n / max(1, len(means) - 1), value) for n, value in enumerate(means) if value is not None]
+def _table_row(row: Row) -> str:
+    is_part = row.heading.startswith("  ")
+    left = f"text-align:left;padding-left:{12 * is_part}px;font-weight:normal;{SOFT * is_part}"
+    return (
+        f'<tr style="background:none"><th style="{CELL}{left}">{html.escape(row.heading.strip())}</th>'
+        f'<td style="{CELL}">{row.latest}</td><td style="{CELL}{SOFT}">{row.change}</td>'
+        f'<td style="{CELL}">{_curve(row.values, row.colour)}</td></tr>'
+    )
+
+
+def _curve(values: Sequence[float | None], colour: str, width: int = 96, height: int = 16) -> str:
+    """Return an SVG line through at most POINTS means of neighbouring steps, the latest marked."""
+    size = max(1, math.ceil(len(values) / POINTS))
+    means = [_mean(values[start : start + size]) for start in range(0, len(values), size)]
+    known = [(place / max(1, len(means) - 1), value) for place, value in enumerate(means) if value is not None]
     if not known:
         return ""
-    low, high = min(v for _, v in known), max(v for _, v in known)
-    heights = [(value - low) / (high - low) if low < high else 0.5 for _, value in known]
-    points = [
-        (f"{2 + (width - 5) * x:.1f}", f"{height - 2 - (height - 4) * y:.1f}") for (x, _), y in zip(known, heights)
-    ]
+    low = min(value for _, value in known)
+    high = max(value for _, value in known)
+    points = []
+    for x, value in known:
+        y = (value - low) / (high - low) if low < high else 0.5
+        points.append((f"{2 + (width - 5) * x:.1f}", f"{height - 2 - (height - 4) * y:.1f}"))
     path = " ".join(map(",".join, points))
     return (
         f'<svg width="{width}" height="{height}" aria-hidden="true" style="vertical-align:middle">'
@@ -214,33 +308,25 @@ def _curve(values, colour, width=96, height=16):
     )
 
 
-def _best_html(completions):
-    best = best_of(completions)
-    if best is None:
-        return ""
-    return (
-        f'<div><b>{BEST}</b> <span style="{SOFT}margin-left:8px">{html.escape(_rewards(best))}</span></div>'
-        f'<pre style="{BLOCK}{SOFT}">{html.escape(_prompt(best))}</pre>'
-        f'<pre style="{BLOCK}">{html.escape(_completion(best))}</pre>'
-    )
+# Completions
 
 
-def _rewards(row):
-    shown = [f"{_cut(name, 1, 32)} {_show('{:+.2f}', value)}" for name, value in row["rewards"].items()]
+def _best_html(state) -> str:
+    best = best_of(state.completions)
+    return "" if best is None else completion_html(best, BEST)
+
+
+def _rewards(row: dict) -> str:
+    shown = [f"{cut(name, 1, 32)} {show('{:+.2f}', value)}" for name, value in row["rewards"].items()]
     return ", ".join(shown)
 
 
-def _prompt(row):
+def _prompt(row: dict) -> str:
     prompt = row["prompt"]
-    return _cut(prompt if isinstance(prompt, str) else "\n".join(str(m["content"]) for m in prompt), 6, 600)
+    if not isinstance(prompt, str):
+        prompt = "\n".join(str(message["content"]) for message in prompt)
+    return cut(prompt, 6, 600)
 
 
-def _completion(row):
-    return _cut(row["completion"], 24, 2000)
-
-
-def _cut(text, lines, characters):
-    """The beginning of a text that nobody trusts, safe to show but for HTML."""
-    kept = "\n".join(text[:characters].split("\n")[:lines])
-    more = f"\n… {len(text) - len(kept):,} more characters" if len(kept) < len(text) else ""
-    return kept.translate(SAFE) + more
+def _completion(row: dict) -> str:
+    return cut(row["completion"], 24, 2000)

@@ -1,85 +1,147 @@
-"""Figures. Every function takes plain values and returns a matplotlib figure."""
+"""Figures. Every function takes plain values and returns a `Plot`.
 
+The title of a figure states its finding. Curves and bars are labelled where they are drawn. The colours are those of
+Okabe and Ito, which colour-blind readers tell apart, and every shape has a second cue: a label, a marker or a style.
+"""
+
+import io
 import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-INK, SOFT, GOOD, BAD, THIRD = "#1f2933", "#9aa5b1", "#1b7f5c", "#c2410c", "#3b5b92"
-
+INK, GREY = "#1f2933", "#6b7280"
+BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#8a4f7d", "#56B4E9"
+COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, GREY)
+MARKERS = ("o", "s", "^", "D", "v", "x")
 #: Colours of outcomes that mean the same in every task.
-OUTCOME_COLOURS = {"outcomes/correct": GOOD, "outcomes/refused": BAD}
+OUTCOME_COLOURS = {"correct": BLUE, "wrong": ORANGE, "error": GREY, "refused": PURPLE}
+
+Interval = tuple[float, float]
 
 
-def _figure(columns, rows=1, width=3.2, height=2.6):
-    import matplotlib.pyplot as plt
+class Plot:
+    """A matplotlib figure with a text for readers who cannot see it.
 
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained"
-    )
+    A notebook shows it as a picture with that text, and no widget or script is stored with it.
+    """
+
+    def __init__(self, figure, alt: str):
+        self.figure = figure
+        self.alt = alt
+
+    def __repr__(self):
+        return self.alt
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        picture = io.BytesIO()
+        self.figure.savefig(picture, format="png", dpi=100, facecolor="white")
+        return {"image/png": picture.getvalue(), "text/plain": self.alt}, {"image/png": {"alt": self.alt}}
+
+    def savefig(self, path: str | Path, dpi: int = 110) -> None:
+        """Write the figure as a file of the kind that the name ends with."""
+        self.figure.savefig(path, dpi=dpi, facecolor="white")
+
+
+def _axes(columns: int = 1, rows: int = 1, width: float = 7.0, height: float = 3.2) -> tuple:
+    """Return a figure and its axes in one list. width, height: of one panel, in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8, color=SOFT)
+        axis.tick_params(labelsize=10, labelcolor=INK, color=GREY)
     return figure, list(axes.flat)
 
 
-def plot_masks(masks, columns=4):
-    """Draw visibility masks: `masks` is a list of (title, 2-D array of bool), queries down, keys across."""
+def _finish(figure, axes: Sequence, description: str = "") -> Plot:
+    """Return the `Plot`; its text is the titles of its panels and the description."""
+    titles = [axis.get_title(loc=side) for axis in axes for side in ("left", "center") if axis.get_title(loc=side)]
+    return Plot(figure, ". ".join([*titles, *filter(None, [description])]))
+
+
+def plot_masks(masks: Sequence[tuple[str, Sequence]], columns: int = 4) -> Plot:
+    """Draw visibility masks. masks: (title, 2-D array of bool), queries down and keys across, dark where seen."""
     rows = -(-len(masks) // columns)
-    figure, axes = _figure(columns, rows, width=2.2, height=2.2)
+    figure, axes = _axes(columns, rows, width=2.4, height=2.5)
     for axis, (title, mask) in zip(axes, masks):
-        axis.imshow(mask, cmap="Greys", vmin=0, vmax=1.6, aspect="equal", interpolation="nearest")
-        axis.set_title(title, fontsize=8)
-        axis.set_xlabel("key", fontsize=7)
-        axis.set_ylabel("query", fontsize=7)
-        axis.set_xticks([])
-        axis.set_yticks([])
+        axis.imshow(mask, cmap="Blues", vmin=0, vmax=1.4, aspect="equal", interpolation="nearest")
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("key", fontsize=9)
+        axis.set_ylabel("query", fontsize=9)
+        axis.set_xticks(range(0, len(mask[0]), 4))
+        axis.set_yticks(range(0, len(mask), 4))
     for axis in axes[len(masks) :]:
         axis.set_visible(False)
-    return figure
+    return _finish(figure, axes[: len(masks)], "Each square is dark where the query may see the key.")
 
 
-def plot_lines(panels, xlabel, ylabel):
-    """Draw curves on logarithmic heights: `panels` is a list of (title, {label: (xs, ys)})."""
-    figure, axes = _figure(len(panels), width=3.6)
+def plot_lines(panels: Sequence[tuple[str, Mapping]], xlabel: str, ylabel: str) -> Plot:
+    """Draw curves on logarithmic heights. panels: (title, {label: (xs, ys)}), at most six curves in each."""
+    figure, axes = _axes(len(panels), width=3.8)
     for axis, (title, lines) in zip(axes, panels):
-        for (label, (xs, ys)), colour in zip(lines.items(), (BAD, THIRD, GOOD, SOFT)):
-            axis.plot(xs, ys, color=colour, label=label, lw=1.6, marker="o", ms=3)
+        for (label, (xs, ys)), colour, marker in zip(lines.items(), COLOURS, MARKERS):
+            axis.plot(xs, ys, color=colour, label=label, lw=1.8, marker=marker, ms=4)
         axis.set_yscale("log")
-        axis.set_title(title, fontsize=9)
-        axis.set_xlabel(xlabel, fontsize=8)
-        axis.set_ylabel(ylabel, fontsize=8)
-        axis.legend(fontsize=7, frameon=False)
-    return figure
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel(xlabel, fontsize=9)
+        axis.set_ylabel(ylabel, fontsize=9)
+    axes[-1].legend(fontsize=8, frameon=False)
+    return _finish(figure, axes, f"{ylabel} against {xlabel}.")
 
 
-def plot_training(rows):
-    """Draw metrics over steps: reward and its components, outcomes, lengths, entropy."""
-    figure, axes = _figure(4)
+def plot_probability(curves: Mapping[str, Mapping[int, float]], title: str, ylabel: str) -> Plot:
+    """Draw probabilities over optimizer steps, each labelled at its end. curves: label -> {step: probability}."""
+    figure, (axis,) = _axes()
+    for (label, by_step), colour, marker in zip(curves.items(), COLOURS, MARKERS):
+        steps = sorted(by_step)
+        values = [by_step[step] for step in steps]
+        axis.plot(steps, values, color=colour, lw=2, marker=marker, ms=4)
+        place = (steps[-1], values[-1])
+        axis.annotate(label, place, (8, 0), textcoords="offset points", color=colour, va="center")
+    axis.axhline(0.5, color=GREY, lw=0.8, ls=":")
+    axis.set_ylim(-0.02, 1.02)
+    last_step = max(max(by_step) for by_step in curves.values())
+    axis.set_xlim(0, 1.22 * last_step + 0.1)  # room for the labels
+    axis.set_xticks(range(0, last_step + 1, max(1, last_step // 6)))
+    axis.set_xlabel("optimizer step")
+    axis.set_ylabel(ylabel)
+    axis.set_title(title, fontsize=12, loc="left")
+    ends = [f"{label}: {by_step[min(by_step)]:.2f} to {by_step[max(by_step)]:.2f}" for label, by_step in curves.items()]
+    return _finish(figure, [axis], ", ".join(ends))
+
+
+def plot_training(rows: Sequence[Mapping]) -> Plot:
+    """Draw a run from its metrics: the mean reward, and the share of completions with each outcome."""
+    figure, (reward, outcomes) = _axes(2, width=4.8)
     steps = [row["step"] for row in rows]
-    parts = [name for name in rows[0] if name.startswith("rewards/") and name.endswith("/mean")]
-    outcomes = [name for name in rows[0] if name.startswith("outcomes/")]
-    panels = (
-        ("reward", [("reward", "all", INK)] + [(name, name.split("/")[1], None) for name in parts]),
-        ("share of completions", [(name, name.split("/")[1], OUTCOME_COLOURS.get(name)) for name in outcomes]),
-        (
-            "tokens a completion",
-            [("completions/mean_length", "mean", INK), ("completions/max_length", "longest", SOFT)],
-        ),
-        ("entropy, nats a token", [("entropy", "", THIRD)]),
-    )
-    for axis, (title, lines) in zip(axes, panels):
-        for name, label, colour in lines:
-            known = [row.get(name) for row in rows]
-            values = [math.nan if value is None else value for value in known]  # a gap in the curve
-            axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-            axis.plot(steps, _smooth(values), color=axis.lines[-1].get_color(), label=label, lw=1.6)
-        axis.set_title(title, fontsize=9)
-        axis.set_xlabel("step", fontsize=8)
-        if len(lines) > 1:
-            axis.legend(fontsize=7, frameon=False)
-    return figure
+    _draw_metric(reward, steps, [row.get("reward") for row in rows], BLUE, "")
+    ends = _ends([row.get("reward") for row in rows])
+    reward.set_title("mean reward of a step" if ends is None else f"mean reward: {ends[0]:+.2f} → {ends[1]:+.2f}")
+    names = [name for name in rows[0] if name.startswith("outcomes/")]
+    for name, spare in zip(names, (SKY, GREEN, INK, *COLOURS)):
+        outcome = name.split("/")[1]
+        colour = OUTCOME_COLOURS.get(outcome, spare)
+        _draw_metric(outcomes, steps, [row.get(name) for row in rows], colour, outcome)
+    ends = _ends([row.get("outcomes/correct") for row in rows])
+    outcomes.set_title("share of completions" if ends is None else f"correct: {ends[0]:.0%} → {ends[1]:.0%}")
+    outcomes.set_ylim(-0.02, 1.02)
+    for axis in (reward, outcomes):
+        axis.set_xlabel("optimizer step")
+    if names:
+        outcomes.legend(fontsize=9, frameon=False, loc="center right")
+    return _finish(figure, [reward, outcomes], "Thin lines are single steps, thick lines running means.")
 
 
-def _smooth(values, window=7):
-    """Running mean over those of the last `window` values that are not NaN; NaN where all of them are."""
+def _draw_metric(axis, steps: Sequence[int], values: Sequence[float | None], colour: str, label: str) -> None:
+    """Draw single steps and their running mean; a value that is missing leaves a gap."""
+    known = [math.nan if value is None else value for value in values]
+    axis.plot(steps, known, color=colour, alpha=0.3, lw=0.8)
+    axis.plot(steps, _smooth(known), color=colour, label=label, lw=2)
+
+
+def _smooth(values: Sequence[float], window: int = 5) -> list[float]:
+    """Return running means over those of the last `window` values that are not NaN; NaN where all of them are."""
     means = []
     for end in range(1, len(values) + 1):
         latest = values[max(0, end - window) : end]
@@ -88,96 +150,77 @@ def _smooth(values, window=7):
     return means
 
 
-def plot_comparison(bars, sweeps, best_temperatures, pass_at_k, tokens, measure=None):
-    """Draw a base and a tuned model side by side: what they solve, how that depends on the temperature, and how.
+def _ends(values: Sequence[float | None]) -> tuple[float, float] | None:
+    """Return the first and the last value that are there, or None."""
+    known = [value for value in values if value is not None]
+    return (known[0], known[-1]) if known else None
 
-    bars: list of (label, share, (low, high), group), in order; groups have colours of their own, and intervals are
-    95 %. Of the others each holds "base" and "tuned": sweeps: {temperature: share}. best_temperatures: each model's own
-    best, of the two halves of the prompts, marked on its sweep. pass_at_k: {k: (share, (low, high))}, or empty. tokens:
-    numbers of tokens of each answer. measure: `(label, values)` of a number measured of each correct answer, or None.
+
+def plot_temperatures(shares: Mapping[str, Mapping[float, tuple[float, Interval]]], title: str) -> Plot:
+    """Draw the share of prompts that each model solves at each temperature, with 95 % intervals.
+
+    shares: model -> {temperature: (share, (low, high))}; temperature 0 is greedy decoding.
     """
-    figure, axes = _figure(4 if measure is None else 5, width=2.9)
-    _plot_bars(axes[0], bars)
-    _plot_sweeps(axes[1], sweeps, best_temperatures)
-    _plot_pass_at_k(axes[2], pass_at_k)
-    _plot_lengths(axes[3], tokens)
-    if measure is not None:
-        label, values = measure
-        _plot_measure(axes[4], label, values)
-    return figure
+    figure, (axis,) = _axes()
+    for (name, by_temperature), colour, marker in zip(shares.items(), COLOURS, MARKERS):
+        temperatures = sorted(by_temperature)
+        values = [by_temperature[t][0] for t in temperatures]
+        below = [by_temperature[t][0] - by_temperature[t][1][0] for t in temperatures]
+        above = [by_temperature[t][1][1] - by_temperature[t][0] for t in temperatures]
+        axis.errorbar(temperatures, values, yerr=[below, above], color=colour, lw=2, marker=marker, capsize=3)
+        place = (temperatures[-1], values[-1])
+        axis.annotate(name, place, (10, 0), textcoords="offset points", color=colour, va="center")
+    axis.set_ylim(-0.02, 1.05)
+    axis.set_xlim(-0.04, 1.18)
+    axis.set_xlabel("temperature (0: always the likeliest token)")
+    axis.set_ylabel("share of prompts solved")
+    axis.set_title(title, fontsize=12, loc="left")
+    return _finish(figure, [axis], "Bars are 95 % intervals.")
 
 
-MODEL_COLOURS = {"base": SOFT, "tuned": GOOD, "refused": BAD}
-
-
-def _plot_bars(axis, bars):
-    for place, (_, share, (low, high), group) in enumerate(bars):
-        errors = [[share - low], [high - share]]
-        axis.bar(place, share, color=MODEL_COLOURS[group], width=0.7, yerr=errors, capsize=3, ecolor=INK)
-    axis.set_xticks(range(len(bars)), [label for label, *_ in bars], fontsize=6)
-    axis.set_ylim(0, 1.05)
-    axis.set_title("confirm prompts, share solved", fontsize=9)
-
-
-def _plot_sweeps(axis, sweeps, best):
-    for name, shares in sweeps.items():
-        temperatures = sorted(shares)
-        values = [shares[temperature] for temperature in temperatures]
-        axis.plot(temperatures, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
-        for temperature in sorted(set(best[name])):
-            axis.plot(temperature, shares[temperature], marker="o", ms=9, mfc="none", color=MODEL_COLOURS[name])
-    axis.set_ylim(0, 1.05)
-    axis.set_xlabel("temperature (0: greedy); circles: its best", fontsize=8)
-    axis.set_title("share solved, by temperature", fontsize=9)
-    axis.legend(fontsize=7, frameon=False)
-
-
-def _plot_pass_at_k(axis, curves):
-    for name, curve in curves.items():
-        ks = list(curve)
-        values = [curve[k][0] for k in ks]
-        lows = [curve[k][1][0] for k in ks]
-        highs = [curve[k][1][1] for k in ks]
-        axis.plot(ks, values, color=MODEL_COLOURS[name], marker="o", ms=3, lw=1.6, label=name)
-        axis.fill_between(ks, lows, highs, color=MODEL_COLOURS[name], alpha=0.2, lw=0)
-    axis.set_xscale("log", base=2)
-    ks = sorted({k for curve in curves.values() for k in curve})
-    axis.set_xticks(ks, [str(k) for k in ks])
-    axis.set_ylim(0, 1.05)
-    axis.set_xlabel("answers k, at temperature 1", fontsize=8)
-    axis.set_title("pass@k" if curves else "pass@k: not run here", fontsize=9)
-
-
-def _plot_lengths(axis, tokens):
-    longest = max(max(values) for values in tokens.values())
-    edges = [longest * n / 24 for n in range(25)]  # the same for both, so that heights can be compared
-    for name, values in tokens.items():
-        axis.hist(values, bins=edges, histtype="step", color=MODEL_COLOURS[name], label=name, lw=1.6)
-    axis.set_title("tokens of an answer", fontsize=9)
-
-
-def _plot_measure(axis, label, values_of_models):
-    for name, values in values_of_models.items():
-        ordered = sorted(values)
-        shares = [(n + 1) / len(ordered) for n in range(len(ordered))]
-        axis.step(ordered, shares, color=MODEL_COLOURS[name], label=name, lw=1.6)
-    axis.set_xlabel(label, fontsize=8)
-    axis.set_title("correct answers: share below", fontsize=9)
-
-
-def plot_rewards(names, rows):
-    """Draw stacked rewards of programs: `rows` is a list of (program name, {reward: value})."""
-    figure, axes = _figure(1, width=6.4, height=0.34 * len(rows) + 0.9)
-    axis, colours = axes[0], [THIRD, BAD, GOOD, "#b7791f", INK]
-    for place, (_, rewards) in enumerate(rows):
-        ends = {True: 0.0, False: 0.0}
-        for name, colour in zip(names, colours):
-            value = rewards[name]
-            axis.barh(place, value, left=ends[value > 0], color=colour, label=name if place == 0 else None, height=0.7)
-            ends[value > 0] += value
-    axis.axvline(0, color=INK, lw=0.8)
-    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=8)
+def plot_dumbbells(rows: Sequence[tuple[str, float, float]], title: str, xlabel: str) -> Plot:
+    """Draw a line from one share to another for each row. rows: (label, before, after)."""
+    figure, (axis,) = _axes(height=0.28 * len(rows) + 1.2)
+    for place, (_, before, after) in enumerate(rows):
+        axis.plot([before, after], [place, place], color=GREY, lw=1.2, zorder=1)
+        axis.scatter(before, place, color=ORANGE, marker="s", s=30, zorder=2)
+        axis.scatter(after, place, color=BLUE, marker="o", s=36, zorder=2)
+    axis.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=8)
     axis.invert_yaxis()
-    axis.set_xlabel("reward", fontsize=8)
-    axis.legend(fontsize=7, frameon=False, loc="lower right")
-    return figure
+    axis.set_xlim(-0.03, 1.03)
+    axis.set_xlabel(f"{xlabel} (square: base, circle: tuned)")
+    axis.set_title(title, fontsize=12, loc="left")
+    return _finish(figure, [axis])
+
+
+def plot_forest(rows: Sequence[tuple[str, float, Interval]], title: str, xlabel: str) -> Plot:
+    """Draw a difference and its 95 % interval for each row. rows: (label, difference, (low, high)), in points."""
+    figure, (axis,) = _axes(height=0.32 * len(rows) + 1.2)
+    for place, (_, value, (low, high)) in enumerate(rows):
+        colour = BLUE if low > 0 else ORANGE if high < 0 else GREY
+        axis.plot([low, high], [place, place], color=colour, lw=2)
+        axis.scatter(value, place, color=colour, marker="o" if low > 0 else "s", s=34, zorder=2)
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=10)
+    axis.invert_yaxis()
+    axis.set_xlabel(xlabel)
+    axis.set_title(title, fontsize=12, loc="left")
+    return _finish(figure, [axis], "Lines are 95 % intervals.")
+
+
+def plot_payments(rows: Sequence[tuple[str, Mapping[str, float]]], title: str) -> Plot:
+    """Draw what each reward pays to each program, on one axis. rows: (program, {reward: paid})."""
+    figure, (axis,) = _axes(height=0.42 * len(rows) + 1.2)
+    rewards = list(rows[0][1])
+    height = 0.8 / len(rewards)
+    for number, (reward, colour, hatch) in enumerate(zip(rewards, (ORANGE, BLUE, GREEN), ("///", "", ".."))):
+        places = [place + (number - (len(rewards) - 1) / 2) * height for place in range(len(rows))]
+        paid = [payments[reward] for _, payments in rows]
+        axis.barh(places, paid, height=height, color=colour, hatch=hatch, edgecolor="white", label=reward)
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set_yticks(range(len(rows)), [program for program, _ in rows], fontsize=10)
+    axis.invert_yaxis()
+    axis.set_xlabel("reward")
+    axis.legend(fontsize=10, frameon=False, loc="lower right")
+    axis.set_title(title, fontsize=12, loc="left")
+    return _finish(figure, [axis])

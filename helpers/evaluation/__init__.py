@@ -20,6 +20,7 @@ from helpers.evaluation.compare import (
     show_temperature,
     show_temperatures,
 )
+from helpers.evaluation.fork import Fork, find_fork
 from helpers.evaluation.power import Chance, chance_of_win, chances_of_win, exact_power, smallest_visible
 from helpers.evaluation.records import (
     SWEEPS,

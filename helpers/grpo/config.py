@@ -343,7 +343,7 @@ class GRPOConfig:
             fitting = [str(n) for n in range(2, batch + 1) if batch % n == 0]
             advice = f"take {', '.join(fitting)}, or change the batch" if fitting else "make the batch larger"
             raise UserError(
-                f"num_generations (GROUP_SIZE) must divide the batch of {batch} completions, that is "
+                f"num_generations must divide the batch of {batch} completions, that is "
                 f"per_device_train_batch_size * steps_per_generation; {self.num_generations} does not: {advice}."
             )
         if self.steps_per_generation is not None and self.steps_per_generation % self.gradient_accumulation_steps:

@@ -4,6 +4,7 @@ The trainer tells it what happened. It keeps the records and the checkpoints, ra
 evaluation is due. How a gradient is computed it does not know.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,7 +35,7 @@ from helpers.grpo.checkpoint import (
 )
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.guards import interrupts_held
-from helpers.grpo.logs import RunLog
+from helpers.grpo.logs import RunLog, read_completions
 from helpers.model.gpu_memory import is_out_of_memory
 from helpers.runtime import UserError
 
@@ -131,6 +132,24 @@ class Session:
         self.history = read_metrics(self._metrics_file.path)
         self.evaluations = read_metrics(self._evaluations_file.path)
         self._log = RunLog(folder, self.reward_names, self.args.max_steps, self.step)
+
+    def read_last_completions(self) -> list[dict]:
+        """Return plain records of the last step's completions, from the log; [] where it has none."""
+        steps = self.args.steps_on_a_generation
+        first_step_on_it = self.step - (self.step - 1) % steps
+        try:
+            rows = read_completions(self.args.output_dir, first_step_on_it)
+        except UserError:
+            return []
+        return [self._record_of(row) for row in rows]
+
+    def _record_of(self, row: dict) -> dict:
+        """Return a row of the log of completions as the record that it was written from."""
+        rewards = {}
+        for name in self.reward_names:
+            value = row.get(f"rewards/{name}", row.get(name))
+            rewards[name] = math.nan if value is None else value
+        return {**row, "rewards": rewards, "reward": row["reward_total"]}
 
     # While it goes on
 

@@ -9,6 +9,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -68,14 +69,26 @@ def _gpu_memory() -> dict[str, float]:
 class TrainerState:
     """Where the run is.
 
-    log_history: the metrics of this session's steps. drawing: while completions are drawn, how many are finished and
-    how many it will be.
+    log_history: the metrics of this session's steps. history: those of all steps of the run, earlier sessions included.
+    completions: plain records of the last step's completions, one a completion. phase: what the trainer does now, such
+    as "drawing completions"; empty where it does nothing. progress: how much of the phase is done, and of how much;
+    None where that is not counted.
     """
 
     global_step: int = 0
     max_steps: int = 0
-    log_history: list = field(default_factory=list)
-    drawing: tuple[int, int] | None = None
+    log_history: list = field(default_factory=list, repr=False)
+    history: list = field(default_factory=list, repr=False)
+    completions: list = field(default_factory=list, repr=False)
+    phase: str = ""
+    progress: tuple[int, int] | None = None
+
+
+@dataclass
+class TrainerControl:
+    """What a callback may ask for. should_training_stop: end the run, saved, after the step under way."""
+
+    should_training_stop: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,9 +116,11 @@ class GRPOTrainer:
         args: `GRPOConfig`.
         train_dataset: rows with `prompt`; other columns go to the rewards.
         processing_class: the tokenizer.
-        callbacks: objects with `on_log(args, state, control, logs, completions)`, called after
-            every step; `completions` are plain dicts, one a completion. Where they have `on_progress(args, state,
-            control)`, it is called whenever a completion of a step is finished.
+        callbacks: objects that may have these methods: `on_train_begin(args, state, control)`, called first;
+            `on_progress(args, state, control)`, whenever `state.phase` or `state.progress` has changed;
+            `on_log(args, state, control, logs, completions)`, after every step, with its metrics and plain dicts, one
+            a completion; `on_train_end(args, state, control)`, last, however the run ended. `state` is the
+            `TrainerState`, `control` the `TrainerControl`.
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
         engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
@@ -161,16 +176,21 @@ class GRPOTrainer:
             checkpoint_layers(model)
         self.micro_batching = MicroBatching(args, self.weights[0].device)
         self.state = TrainerState(max_steps=args.max_steps)
+        self.control = TrainerControl()
         #: How the adapter was trained, for `trainer_state.json`; `train_rft` says otherwise.
         self.method = "GRPO"
         self.session: Session | None = None  # while a run goes on
         self.history = []  # the metrics of the whole run, earlier sessions included
-        self.last_completions = []  # of the last step, as the callbacks get them
         self.chosen = None  # how the adapter was chosen, where it is not the last step's
         self._is_moving_weights = False  # until the step's records are written
 
+    @property
+    def last_completions(self) -> list[dict]:
+        """Plain records of the last step's completions, as the callbacks get them."""
+        return self.state.completions
+
     def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> TrainerState:
-        """Run to `max_steps`, `max_minutes` or an interrupt; return the `TrainerState`.
+        """Run to `max_steps`, `max_minutes`, an interrupt or until a callback stops it; return the `TrainerState`.
 
         resume_from_checkpoint: a folder, True for the newest in output_dir (none: start anew),
         or None to start anew, where output_dir holds no checkpoint. A resumed run continues as
@@ -182,6 +202,11 @@ class GRPOTrainer:
                 pass
         except KeyboardInterrupt:
             print("Interrupted: train(resume_from_checkpoint=True) goes on from the last step done.")
+        else:
+            step, last = self.state.global_step, self.state.max_steps
+            if self.control.should_training_stop and step < last:
+                print(f"Stopped after step {step} of {last}, which is saved; to go on, run this again: "
+                      "train(resume_from_checkpoint=True).")  # fmt: skip
         return self.state
 
     def steps(self, resume_from_checkpoint: bool | str | Path | None = None) -> Iterator[TrainStep]:
@@ -190,7 +215,7 @@ class GRPOTrainer:
         `train` without the loop: `for step in trainer.steps(): ...` runs the same steps. Leaving the loop ends the run
         with a checkpoint of the last step. resume_from_checkpoint: as for `train`.
         """
-        with one_run_in(self.args.output_dir), memory_errors_explained():
+        with one_run_in(self.args.output_dir), memory_errors_explained(), self._told_to_callbacks():
             session = self._start_session(resume_from_checkpoint)
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
             is_done = self.state.global_step >= self.args.max_steps
@@ -200,7 +225,8 @@ class GRPOTrainer:
                     session.save()
                 while not is_done:
                     yield self._train_step()
-                    is_done = self.state.global_step >= self.args.max_steps or time.monotonic() > deadline
+                    is_last = self.state.global_step >= self.args.max_steps
+                    is_done = is_last or time.monotonic() > deadline or self.control.should_training_stop
             self.chosen = session.load_best()
 
     def _start_session(self, resume_from_checkpoint: bool | str | Path | None) -> Session:
@@ -219,6 +245,8 @@ class GRPOTrainer:
             self.session.save()  # a full disk shows now, and running again starts from these weights
         self.session.open_files()
         self.history = self.session.history
+        self.state.history = self.history
+        self.state.completions = self.session.read_last_completions()
         self._is_moving_weights = False
         return self.session
 
@@ -244,9 +272,10 @@ class GRPOTrainer:
             logs = {"step": self.state.global_step, **generation.metrics, **updated, **seconds, **_gpu_memory()}
             records = completion_records(generation, self.reward_names, self.args.reward_weights)
             alarms = session.note_step(logs, generation, records if is_first else [])
-            self.last_completions = records
+            self.state.completions = records
             self._is_moving_weights = False
         logs = logs | self._evaluate_if_due()
+        self._note_phase("saving")
         session.save_if_due()
         self._report(logs)
         session.stop_for(alarms)
@@ -263,8 +292,32 @@ class GRPOTrainer:
     def _report(self, logs: dict) -> None:
         """Show a step to the callbacks."""
         self.state.log_history.append(logs)
+        self.state.phase = ""
+        self._tell_callbacks("on_log", logs=logs, completions=self.last_completions)
+
+    @contextmanager
+    def _told_to_callbacks(self) -> Iterator[None]:
+        """Tell the callbacks when a session begins, and when it ends, however it does."""
+        self.control = TrainerControl()
+        self.state.phase = "starting"
+        self._tell_callbacks("on_train_begin")
+        try:
+            yield
+        finally:
+            self.state.phase = ""
+            self._tell_callbacks("on_train_end")
+
+    def _note_phase(self, phase: str, finished: int | None = None, count: int | None = None) -> None:
+        """Tell the callbacks what the trainer does now, and how much of it is done where that is counted."""
+        self.state.phase = phase
+        self.state.progress = None if count is None else (finished, count)
+        self._tell_callbacks("on_progress")
+
+    def _tell_callbacks(self, event: str, **more) -> None:
+        """Call the method of that name of each callback that has one."""
         for callback in self.callbacks:
-            callback.on_log(self.args, self.state, None, logs=logs, completions=self.last_completions)
+            if hasattr(callback, event):
+                getattr(callback, event)(self.args, self.state, self.control, **more)
 
     def evaluate(self) -> dict[str, float]:
         """Draw and judge completions of eval_dataset; return the metrics with "eval_" before their names.
@@ -277,7 +330,7 @@ class GRPOTrainer:
         started = time.monotonic()
         num_generations = args.num_generations_eval or args.num_generations
         seed = random_seed("evaluation", args.seed)
-        groups = self._draw(self.eval_dataset["prompt"], num_generations, seed)
+        groups = self._draw(self.eval_dataset["prompt"], num_generations, seed, "drawing completions to evaluate")
         generation = self.judge(self.eval_dataset, groups)
         measured = rollout_metrics(generation, self.reward_names, args.reward_weights)
         metrics = {**measured, **generation.metrics, "runtime": time.monotonic() - started}
@@ -328,29 +381,23 @@ class GRPOTrainer:
         }
         return generation
 
-    def _draw(self, prompts: Sequence, num_generations: int, seed: int) -> list[Group]:
+    def _draw(
+        self, prompts: Sequence, num_generations: int, seed: int, phase: str = "drawing completions"
+    ) -> list[Group]:
         """Draw completions of prompts, and tell the callbacks how far it is."""
-        self._note_progress(0, len(prompts) * num_generations)
-        try:
-            groups = draw(self.engine, prompts, num_generations, seed, self.args, self._note_progress)
-        finally:
-            self.state.drawing = None
+        note_progress = partial(self._note_phase, phase)
+        note_progress(0, len(prompts) * num_generations)
+        groups = draw(self.engine, prompts, num_generations, seed, self.args, note_progress)
         for group in groups:
             check_recorded(group.completions, self.args)
         return groups
-
-    def _note_progress(self, finished: int, count: int) -> None:
-        """Tell the callbacks how far the completions of a step are."""
-        self.state.drawing = (finished, count)
-        for callback in self.callbacks:
-            if hasattr(callback, "on_progress"):
-                callback.on_progress(self.args, self.state, None)
 
     def judge(self, rows: Sequence[Row], groups: Sequence[Group]) -> Generation:
         """Reward and grade completions, each once. rows: of the data set, one a group.
 
         The metrics of the result are those of the reward functions, of the grades and of the monitor.
         """
+        self._note_phase(f"judging {sum(len(group.completions) for group in groups)} completions")
         scores = score(self.reward_funcs, rows, groups, self.state, self.args.reward_timeout)
         generation = Generation(list(groups), scores.rewards, extras=scores.extras)
         if self.task is not None:
@@ -398,6 +445,8 @@ class GRPOTrainer:
 
     def _logprobs_now(self, completions: Sequence[Completion]) -> list[list[float]]:
         """The log-probabilities of completions under the model as it is, one list each."""
+        if completions:
+            self._note_phase("computing log-probabilities")
         compute = partial(self._score_in_micro_batches, completions)
         return self.micro_batching.retry_with_less_memory(compute, completions)
 
@@ -444,12 +493,15 @@ class GRPOTrainer:
         kept = max(1, sum(count > 0 for count in batch.tokens))
         is_needed_later = batch.old_logprobs is None and self.args.num_iterations > 1
         logprobs = [[]] * len(batch.completions)
+        finished = 0
         for places in self.micro_batching.cut(batch.completions):
+            self._note_phase("computing the gradient", finished, len(batch.completions))
             rows = batch.rows(places, device)
             logprobs_BT = self._backward_rows(rows, scale, statistics, kept)
             if is_needed_later:
                 for place, row in zip(places, logprobs_BT.tolist(), strict=True):
                     logprobs[place] = row[: len(batch.completions[place].token_ids)]
+            finished += len(places)
         for weight in self.weights:
             if weight.grad is not None:
                 weight.grad /= scale

@@ -1,17 +1,31 @@
-import math
+"""Tables, cards and figures draw what they are given, also where little is known."""
 
-import matplotlib
+import math
+import re
+
 import pytest
 
-from helpers import plot_comparison, plot_lines, plot_masks, plot_rewards, plot_training, text_table
-from helpers.display.plots import MODEL_COLOURS
-
-matplotlib.use("Agg")
+from helpers import (
+    answer_cards,
+    plot_dumbbells,
+    plot_forest,
+    plot_lines,
+    plot_masks,
+    plot_payments,
+    plot_probability,
+    plot_temperatures,
+    plot_training,
+    sketch,
+    stacked_bar,
+    table,
+    text_table,
+    token_bars,
+)
 
 
 def test_table_aligns_text_left_and_numbers_right():
-    table = text_table([("a", 1), ("long name", 1234.5)], header=("part", "n"))
-    assert table.splitlines() == [
+    shown = text_table([("a", 1), ("long name", 1234.5)], header=("part", "n"))
+    assert shown.splitlines() == [
         "part              n",
         "---------  --------",
         "a                 1",
@@ -25,87 +39,83 @@ def test_a_missing_number_is_a_dash():
 
 
 def logs(step):
-    names = (
-        "reward",
-        "outcomes/correct",
-        "outcomes/refused",
-        "completions/mean_length",
-        "completions/max_length",
-        "entropy",
-        "step_time",
-    )
-    return {"step": step, "completions/clipped_ratio": 0.0, "rewards/f/mean": 0.5, **dict.fromkeys(names, 0.25)}
+    return {"step": step, "reward": 0.25 * step, "outcomes/correct": 0.1 * step, "outcomes/refused": 0.25}
 
 
-def comparison(speeds=(1.0, 1.5), pass_at_k=True):
-    """Arguments of `plot_comparison`."""
-    curve = {1: (0.2, (0.1, 0.3)), 16: (0.9, (0.8, 1.0))}
-    return {
-        "bars": [("base\ngreedy", 0.1, (0.05, 0.2), "base"), ("refused", 0.3, (0.1, 0.6), "refused")],
-        "sweeps": {"base": {0.0: 0.1, 1.0: 0.2}, "tuned": {0.0: 0.9, 1.0: 0.8}},
-        "best_temperatures": {"base": (1.0, 0.0), "tuned": (0.0, 0.0)},
-        "pass_at_k": {"base": curve, "tuned": curve} if pass_at_k else {},
-        "tokens": {"base": [80, 90, 150], "tuned": [70, 71]},
-        "measure": ("speed, plain loops = 1", {"base": [], "tuned": list(speeds)}),
-    }
+SHARES = {"base": {0.0: (0.1, (0.05, 0.2)), 1.0: (0.2, (0.1, 0.3))}, "tuned": {0.0: (0.9, (0.8, 1.0))}}
+FIGURES = {
+    "training": lambda: plot_training([logs(1), logs(2)]),
+    "lines": lambda: plot_lines([("a", {"x": ([1, 2], [0.1, 0.2])}), ("b", {"y": ([1, 2], [3, 0.2])})], "x", "y"),
+    "masks": lambda: plot_masks([("a", [[True, False], [True, True]])] * 5),
+    "probability": lambda: plot_probability({"P": {0: 0.4, 1: 0.9}, "control": {0: 0.4}}, "it rose", "probability"),
+    "temperatures": lambda: plot_temperatures(SHARES, "the base stays low"),
+    "dumbbells": lambda: plot_dumbbells([("one", 0.1, 0.9), ("two", 0.5, 0.4)], "one gained", "share"),
+    "forest": lambda: plot_forest([("run", 80.0, (70.0, 90.0)), ("control", -3.0, (-8.0, 2.0))], "one wins", "points"),
+    "payments": lambda: plot_payments([("x", {"naive": 2.0, "ours": -1.5})], "ours pays no cheat"),
+}
 
 
-def test_both_models_share_the_bins():
-    """Bins of their own made the heights of two histograms mean different things."""
-    axis = plot_comparison(**comparison()).axes[3]
-    edges = [sorted({round(x, 6) for x, _ in patch.get_xy()}) for patch in axis.patches]
-    assert edges[0] == edges[1] and len(edges[0]) == 25
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_a_picture_with_its_finding_as_text(tmp_path, name):
+    """A notebook shows it without pyplot, a reader who cannot see it hears the text."""
+    plot = FIGURES[name]()
+    data, metadata = plot._repr_mimebundle_()
+    assert data["image/png"].startswith(b"\x89PNG") and len(data["image/png"]) > 3000
+    assert metadata["image/png"]["alt"] == data["text/plain"] == repr(plot)
+    for axis in plot.figure.axes:
+        for side in ("left", "center"):
+            assert axis.get_title(loc=side) in plot.alt
+    plot.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 3000
 
 
-def test_every_bar_has_its_interval():
-    """The bars of refused answers had none."""
-    axis = plot_comparison(**comparison()).axes[0]
-    drawn = [
-        segment for bar in axis.containers if hasattr(bar, "errorbar") for segment in bar.errorbar[2][0].get_segments()
-    ]
-    ends = [(round(low[1], 6), round(high[1], 6)) for low, high in drawn]
-    assert ends == [(0.05, 0.2), (0.1, 0.6)]
-    assert len(set(MODEL_COLOURS.values())) == len(MODEL_COLOURS)
+def test_every_share_has_its_interval():
+    (axis,) = plot_temperatures(SHARES, "").figure.axes
+    segments = [segment for bar in axis.containers for segment in bar.lines[2][0].get_segments()]
+    ends = [(round(low[1], 6), round(high[1], 6)) for low, high in segments]
+    assert ends == [(0.05, 0.2), (0.1, 0.3), (0.8, 1.0)]
 
 
-def test_each_models_own_best_temperature_is_marked():
-    axis = plot_comparison(**comparison()).axes[1]
-    marked = [line.get_xydata().tolist() for line in axis.lines if line.get_markerfacecolor() == "none"]
-    assert marked == [[[0.0, 0.1]], [[1.0, 0.2]], [[0.0, 0.9]]]
-
-
-def test_a_task_without_a_measure_has_no_panel_for_it():
-    assert len(plot_comparison(**{**comparison(), "measure": None}).axes) == 4
-
-
-def test_a_small_sweep_says_what_was_not_run():
-    assert plot_comparison(**comparison(pass_at_k=False)).axes[2].get_title() == "pass@k: not run here"
+def test_gains_and_losses_differ_in_more_than_their_colour():
+    (axis,) = FIGURES["forest"]().figure.axes
+    markers = [points.get_paths()[0].vertices.shape for points in axis.collections]
+    assert markers[0] != markers[1]
 
 
 def test_curves_have_gaps_where_there_is_no_value():
-    """One step in which nothing was judged ended the notebook, or took seven steps out of the running mean."""
-    rows = [logs(step) for step in range(1, 6)]
-    rows[2] |= {"reward": None, "rewards/f/mean": None}
-    rows[0] |= {"rewards/f/std": 0.1}
-    axis = plot_training(rows).axes[0]
+    """One step in which nothing was judged ended the notebook, or took steps out of the running mean."""
+    rows = [logs(1) for _ in range(5)]
+    rows[2] |= {"reward": None}
+    axis = plot_training(rows).figure.axes[0]
     single, running = ([float(value) for value in line.get_ydata()] for line in axis.lines[:2])
     assert [math.isnan(value) for value in single] == [False, False, True, False, False]
     assert running == [0.25] * 5
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["all", "f"], "means alone are rewards"
     rows = [row | {"reward": None} for row in rows]
-    assert all(math.isnan(value) for value in plot_training(rows).axes[0].lines[1].get_ydata())
+    axis = plot_training(rows).figure.axes[0]
+    assert all(math.isnan(value) for value in axis.lines[1].get_ydata())
+    assert axis.get_title() == "mean reward of a step"
 
 
-@pytest.mark.parametrize("speeds", [(), (1.0, 1.5)])
-def test_plots_draw(tmp_path, speeds):
-    """Also where nothing is correct, which is where a first run often ends."""
-    figures = [
-        plot_comparison(**comparison(speeds)),
-        plot_training([logs(1), logs(2)]),
-        plot_lines([("a", {"x": ([1, 2], [0.1, 0.2])}), ("b", {"y": ([1, 2], [3, 0.2])})], "x", "y"),
-        plot_masks([("a", [[True, False], [True, True]])] * 5),
-        plot_rewards(["f", "g"], [("x", {"f": 1.0, "g": -0.5}), ("y", {"f": 0.0, "g": 0.2})]),
-    ]
-    for n, figure in enumerate(figures):
-        figure.savefig(tmp_path / f"{n}.png")
-        assert (tmp_path / f"{n}.png").stat().st_size > 3000
+PAGES = {
+    "cards": lambda: answer_cards([("one", True, "", "a <b>"), ("two", False, "why & how", "x")], mark=["<b>"]),
+    "tokens": lambda: token_bars([("before", {" mul": 0.4, " <add>": 0.6})], right=" mul"),
+    "memory": lambda: stacked_bar({"experts": 9.0, "rest": 3.0}, limit=14.5, unit="GiB", title="on a <T4>"),
+    "sketch": lambda: sketch([("ask", "a <prompt>"), ("step", "& again")], title="a loop", is_loop=True),
+    "table": lambda: table([("a", 1.5, None), ("<b>", 2, "x")], header=("what", "n", "m")),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_escapes_its_texts_and_has_them_as_plain_text(name):
+    """What a model wrote stands in cards: it must not become HTML."""
+    page = PAGES[name]()
+    markup = page._repr_html_()
+    assert not re.search(r"<(prompt|add|T4)>", markup) and "<script" not in markup and "<style" not in markup
+    assert markup.count("<div") == markup.count("</div>")
+    assert repr(page) == page.text and len(page.text) > 10
+
+
+def test_right_and_wrong_cards_differ_in_words():
+    page = PAGES["cards"]()
+    assert page.markup.count("✓ right") == 1 and page.markup.count("✗ wrong") == 1
+    assert '<b style="border-bottom' in page.markup and "&lt;b&gt;</b>" in page.markup

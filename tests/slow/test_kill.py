@@ -24,7 +24,8 @@ from helpers.runtime import UserError, run_folder
 folder = run_folder(sys.argv[1])
 try:
     run_notebook("04_grpo", folder, {{
-        "PROFILE": "tiny", "RUN_DIR": sys.argv[1], "MAX_STEPS": {STEPS}, "TASK_OPTIONS": "speed=False", "GROUP_SIZE": 4,
+        "PROFILE": "tiny", "RUN_DIR": sys.argv[1], "MAX_STEPS": {STEPS}, "TASK_OPTIONS": "speed=False",
+        "NUM_GENERATIONS": 4,
     }})
 except UserError as error:
     print(error)

@@ -28,7 +28,9 @@ def address():
 
 def carried(repo, tag):
     """file -> the pieces of text it carries, each once, when the project is at that address."""
-    notebooks = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+    folder = ROOT / "notebooks"
+    notebooks = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.ipynb"))
+    shown = [name for name in notebooks if "/" not in name]  # the README has badges of these
     badges = {
         name: f"https://colab.research.google.com/github/{repo}/blob/{tag}/notebooks/{name}.ipynb" for name in notebooks
     }
@@ -37,7 +39,7 @@ def carried(repo, tag):
     return {
         "CITATION.cff": [f'\nversion: "{tag[1:]}"\n', f'\nrepository-code: "https://github.com/{repo}"\n'],
         "helpers/__init__.py": [f'\n__version__ = "{tag[1:]}"\n'],
-        "README.md": list(badges.values()),
+        "README.md": [badges[name] for name in shown],
         **{f"notebooks/{name}.ipynb": [badges[name], *setup] for name in notebooks},
         "pyproject.toml": [f'\nrepo = "{repo}"\n', f'\ntag = "{tag}"\n'],  # last: until then the old address holds
     }

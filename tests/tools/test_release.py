@@ -13,9 +13,13 @@ import yaml
 from helpers.runtime import ROOT
 from tests.tools.release import PLACEHOLDER
 
-NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+FOLDER = ROOT / "notebooks"
+NOTEBOOKS = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.ipynb"))
+IN_README = [name for name in NOTEBOOKS if "/" not in name]
 FIRST, SECOND = ("acme", "v98.7.6"), ("acme", "v99.0.10")
-BADGE = re.compile(r"\(https://colab\.research\.google\.com/github/([^/]+/[^/]+)/blob/([^/]+)/notebooks/(\w+)\.ipynb\)")
+BADGE = re.compile(
+    r"\(https://colab\.research\.google\.com/github/([^/]+/[^/]+)/blob/([^/]+)/notebooks/([\w/]+)\.ipynb\)"
+)
 
 
 def files(root):
@@ -37,7 +41,7 @@ def check(root):
     assert (citation["version"], citation["repository-code"]) == (tag[1:], f"https://github.com/{repo}")
     assert re.findall(r'^__version__ = "(.*)"$', (root / "helpers/__init__.py").read_text(), re.M) == [tag[1:]]
     readme = (root / "README.md").read_text()
-    assert BADGE.findall(readme) == [(repo, tag, name) for name in NOTEBOOKS]
+    assert BADGE.findall(readme) == [(repo, tag, name) for name in IN_README]
     assert ("Not published yet" in readme) != published
     for name in NOTEBOOKS:
         notebook = json.loads((root / f"notebooks/{name}.ipynb").read_text())
@@ -180,12 +184,26 @@ def test_the_workflow_runs_what_the_makefile_has():
     assert all(job["if"] == "github.event_name != 'schedule'" for job in of_a_push)
     assert "github.event_name == 'schedule'" in nightly["if"] and nightly["timeout-minutes"] <= 360  # GitHub's limit
     commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    assert commands == ["make lint test", "make test-py", "make test-trl", "make test-verifiers", "make test-slow"]
+    assert commands == [
+        "make lint test",
+        "make test-py",
+        "make test-trl",
+        "make test-verifiers",
+        "make test-browser",
+        "make test-slow",
+    ]
     for target in " ".join(commands).replace("make ", "").split():
         assert re.search(rf"^{target}:", makefile, re.M), target
     asked = [step["with"]["python-version"].split() for job in jobs for step in job["steps"] if "with" in step]
     pythons = re.search(r"^PYTHONS \?= (.*)", makefile, re.M)[1].split()
-    assert asked == [["3.11"], [name.removeprefix("python") for name in pythons], ["3.11"], ["3.11"], ["3.11"]]
+    assert asked == [
+        ["3.11"],
+        [name.removeprefix("python") for name in pythons],
+        ["3.11"],
+        ["3.11"],
+        ["3.11"],
+        ["3.11"],
+    ]
 
 
 def test_the_citation_is_one():

@@ -1,0 +1,32 @@
+"""The probability of one token, followed through a run."""
+
+import json
+from types import SimpleNamespace
+
+import torch
+
+from helpers import TokenWatch, load_model, next_token_probabilities
+
+
+def test_probabilities_are_those_of_a_forward_pass():
+    model, _ = load_model(profile="tiny", dense="fp32")
+    ids = [5, 6, 7, 8]
+    with torch.no_grad():
+        expected = model(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    found = next_token_probabilities(model, ids)
+    assert torch.allclose(found, expected, atol=1e-6) and abs(found.sum().item() - 1) < 1e-5
+
+
+def test_values_of_earlier_sessions_are_kept(tmp_path):
+    """A resumed run showed a curve that began in its middle."""
+    model, _ = load_model(profile="tiny", dense="fp32")
+    path = tmp_path / "grpo" / "belief.json"
+    first = TokenWatch(model, [5, 6], 7, path)
+    model.lm_head.weight.data[7] += 0.5  # a step that moves the token
+    model.train()
+    first.on_log(None, SimpleNamespace(global_step=1), None, {}, [])
+    assert model.training, "measuring must leave the mode of the update as it was"
+    resumed = TokenWatch(model, [5, 6], 7, path)
+    assert resumed.values == first.values and set(resumed.values) == {0, 1}
+    assert resumed.values[0] != resumed.values[1]
+    assert json.loads(path.read_text()) == {str(step): value for step, value in first.values.items()}
