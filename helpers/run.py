@@ -151,7 +151,10 @@ def run_notebook(name: str, folder: Path, given: dict[str, object]) -> None:
 
     parameters = for_notebook(name, given)
     output = folder / f"{name}.ipynb"
-    progress = Progress(name, parameterize_notebook(load_notebook_node(str(source_of(name))), parameters).cells)
+    notebook = load_notebook_node(str(source_of(name)))
+    if parameters:  # papermill adds a cell for them, and none where there are none
+        notebook = parameterize_notebook(notebook, parameters)
+    progress = Progress(name, notebook.cells)
     try:
         execute_notebook(
             str(source_of(name)),
@@ -305,8 +308,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given["RUN_DIR"] = str(run.folder)
         print(f"{run.profile}\nWriting to {run.folder}", flush=True)
         os.environ["HELPERS_HEADLESS"] = "1"
-        if run.profile.device == "cpu":  # so small a model loses time to threads where cores are busy
-            os.environ.setdefault("OMP_NUM_THREADS", "1")
+        if run.profile.device == "cpu":  # so small a model gains nothing from more threads
+            os.environ.setdefault("OMP_NUM_THREADS", "2")
         notebooks = DEEPER if args.deeper else NOTEBOOKS
         if run["dry_run"]:
             notebooks = ("04_grpo",)

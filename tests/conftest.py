@@ -9,7 +9,7 @@ import signal
 
 os.environ["HELPERS_HEADLESS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # as `make run` has it on the CPU
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several workers share the cores
 if not any(map(os.path.exists, ("/proc/driver/nvidia", "/dev/dxg"))):
     os.environ["TRITON_INTERPRET"] = "1"  # without a GPU the kernels run in Triton's interpreter
 

@@ -15,6 +15,8 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "x")
 #: Colours of outcomes that mean the same in every task.
 OUTCOME_COLOURS = {"correct": BLUE, "wrong": ORANGE, "error": GREY, "refused": PURPLE}
+#: Colour and marker of the two models that are compared, the same in every figure.
+MODEL_STYLES = {"base": (ORANGE, "s"), "tuned": (BLUE, "o")}
 
 Interval = tuple[float, float]
 
@@ -162,7 +164,8 @@ def plot_temperatures(shares: Mapping[str, Mapping[float, tuple[float, Interval]
     shares: model -> {temperature: (share, (low, high))}; temperature 0 is greedy decoding.
     """
     figure, (axis,) = _axes()
-    for (name, by_temperature), colour, marker in zip(shares.items(), COLOURS, MARKERS):
+    for name, by_temperature in shares.items():
+        colour, marker = MODEL_STYLES.get(name, (GREY, "^"))
         temperatures = sorted(by_temperature)
         values = [by_temperature[t][0] for t in temperatures]
         below = [by_temperature[t][0] - by_temperature[t][1][0] for t in temperatures]
@@ -183,8 +186,9 @@ def plot_dumbbells(rows: Sequence[tuple[str, float, float]], title: str, xlabel:
     figure, (axis,) = _axes(height=0.28 * len(rows) + 1.2)
     for place, (_, before, after) in enumerate(rows):
         axis.plot([before, after], [place, place], color=GREY, lw=1.2, zorder=1)
-        axis.scatter(before, place, color=ORANGE, marker="s", s=30, zorder=2)
-        axis.scatter(after, place, color=BLUE, marker="o", s=36, zorder=2)
+        for name, share in (("base", before), ("tuned", after)):
+            colour, marker = MODEL_STYLES[name]
+            axis.scatter(share, place, color=colour, marker=marker, s=34, zorder=2)
     axis.set_yticks(range(len(rows)), [label for label, *_ in rows], fontsize=8)
     axis.invert_yaxis()
     axis.set_xlim(-0.03, 1.03)

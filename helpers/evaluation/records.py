@@ -36,7 +36,7 @@ class SweepPlan:
 
 
 SWEEPS = {
-    "full": SweepPlan(TEMPERATURES, items=320, probe_items=320, pass_prompts=48, pass_samples=16),
+    "full": SweepPlan(TEMPERATURES, items=320, probe_items=160, pass_prompts=48, pass_samples=16),
     "small": SweepPlan(TEMPERATURES, items=64, probe_items=20, pass_prompts=0, pass_samples=0),
 }
 

@@ -77,10 +77,14 @@ def call_reward(function: Callable, *arguments, **keywords):
 
 #: Of values within values, deeper changes are not seen.
 MOST_DEPTH = 10
+#: A list of these is copied at once: token ids come by the hundred thousand.
+PLAIN = {str, int, float, bool, type(None)}
 
 
 def _frozen(value: object, depth: int = 0) -> object:
     """Return something that is equal later where a value of lists, dictionaries and plain values has not changed."""
+    if isinstance(value, (list, tuple)) and PLAIN.issuperset(map(type, value)):
+        return list(value)
     if depth < MOST_DEPTH and isinstance(value, (list, tuple)):
         return [_frozen(item, depth + 1) for item in value]
     if depth < MOST_DEPTH and isinstance(value, dict):

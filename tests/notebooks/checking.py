@@ -10,6 +10,8 @@ from pathlib import Path
 
 import nbformat
 
+from helpers.run import for_notebook
+
 #: Parameters that make a notebook short; no checked cell may depend on them.
 SMALL = {"PROFILE": "tiny", "MAX_STEPS": 1, "ITEMS": 16, "SWEEP": "small", "FALLBACK_STEPS": 1}
 
@@ -18,14 +20,29 @@ def tags(cell):
     return cell.metadata.get("tags", [])
 
 
-def prepare(source, target, parameters):
-    """Copy a notebook with some of its parameters set and its stored outputs kept."""
+def prepare(source: Path, target: Path, given: dict, with_solutions: bool = False) -> None:
+    """Copy a notebook of the project with its stored outputs.
+
+    given: parameters and settings, as `run_notebook` takes them. with_solutions: add the solutions of its exercises as
+    cells behind all others.
+    """
     notebook = nbformat.read(source, 4)
     (cell,) = (cell for cell in notebook.cells if "parameters" in tags(cell))
-    for name, value in parameters.items():
-        if re.search(rf"^{name} = ", cell.source, re.M):
-            cell.source += f"\n{name} = {value!r}"
+    for name, value in for_notebook(source.stem, given).items():
+        cell.source += f"\n{name} = {value!r}"
+    if with_solutions:
+        notebook.cells += [nbformat.v4.new_code_cell(solution) for solution in solutions_of(notebook)]
     nbformat.write(notebook, target)
+
+
+def solutions_of(notebook) -> list[str]:
+    """Return the code of the hidden solutions of a notebook, one text an exercise."""
+    solutions = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for hidden in re.findall(r"<details>.*?</details>", cell.source, re.S):
+                solutions.append("\n".join(re.findall(r"```python\n(.*?)```", hidden, re.S)))
+    return solutions
 
 
 def run_nbval(notebook):

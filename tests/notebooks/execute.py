@@ -2,7 +2,8 @@
 
     python -m tests.notebooks.execute 01_load --out file.json [NAME=value ...]
 
-It needs nbclient, which Colab has, and no papermill. NAME=value sets a parameter of the notebook, as for `make run`.
+It needs nbclient, which Colab has, and no papermill. NAME=value sets a parameter of the notebook or a key of its
+CONFIG, as for `make run`.
 """
 
 import argparse
@@ -14,22 +15,12 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.run import read_parameters, source_of
-from helpers.runtime import ROOT, write_whole
+from helpers.run import for_notebook, read_pairs, source_of
+from helpers.runtime import write_whole
 from tests.notebooks.checking import prepare
 
 #: Seconds that one cell may take.
 CELL_S = 1800
-
-
-def defaults_of(name: str) -> dict:
-    """The parameters of a notebook with their values."""
-    notebook = nbformat.read(source_of(name), 4)
-    (cell,) = (cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
-    values = {}
-    exec(cell.source, values)
-    del values["__builtins__"]
-    return values
 
 
 def execute(name: str, parameters: dict, out: Path | None = None) -> dict:
@@ -60,7 +51,7 @@ def execute(name: str, parameters: dict, out: Path | None = None) -> dict:
             notebook,
             timeout=CELL_S,
             kernel_name="python3",
-            resources={"metadata": {"path": str(ROOT / "notebooks")}},
+            resources={"metadata": {"path": str(source_of(name).parent)}},
             on_cell_executed=note,
             on_cell_error=note,
         )
@@ -87,7 +78,7 @@ def main() -> int:
     parser.add_argument("parameters", nargs="*", metavar="NAME=value")
     parser.add_argument("--out", type=Path)
     options = parser.parse_intermixed_args()
-    parameters = read_parameters(options.parameters, {options.name: defaults_of(options.name)})
+    parameters = for_notebook(options.name, read_pairs(options.parameters))
     result = execute(options.name, parameters, options.out)
     for text in result["printed"].values():
         print(text)
