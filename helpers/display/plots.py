@@ -194,7 +194,7 @@ def plot_dumbbells(rows: Sequence[tuple[str, float, float]], title: str, xlabel:
     axis.set_xlim(-0.03, 1.03)
     axis.set_xlabel(f"{xlabel} (square: base, circle: tuned)")
     axis.set_title(title, fontsize=12, loc="left")
-    return _finish(figure, [axis])
+    return _finish(figure, [axis], f"Each line leads from the base to the tuned model: {xlabel}.")
 
 
 def plot_forest(rows: Sequence[tuple[str, float, Interval]], title: str, xlabel: str) -> Plot:
