@@ -41,8 +41,8 @@ def source_of(name: str) -> Path:
 def parameters_of(name: str) -> dict[str, object]:
     """Return the parameters of a notebook with their defaults: {name: default} of its cell tagged `parameters`."""
     cells = json.loads(source_of(name).read_text(encoding="utf-8"))["cells"]
-    (cell,) = (cell for cell in cells if "parameters" in cell["metadata"].get("tags", []))
-    assignments = ast.parse("".join(cell["source"])).body
+    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    assignments = ast.parse("".join(line for cell in tagged for line in cell["source"])).body
     return {assignment.targets[0].id: ast.literal_eval(assignment.value) for assignment in assignments}
 
 
@@ -53,7 +53,7 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
     Raises UserError for what is no such pair, for an unknown name, and for a value of another kind.
     """
     parameters = {}
-    for notebook in NOTEBOOKS:
+    for notebook in (*DEEPER, *NOTEBOOKS):  # where both have a parameter, the default of the five counts
         parameters |= parameters_of(notebook)
     settings = {name.upper(): default for name, default in known_settings().items()}
     given = {}
@@ -72,6 +72,8 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
 
 
 def _value_of_parameter(name: str, text: str, default: object) -> object:
+    if isinstance(default, bool):
+        return _truth(name, text)
     if isinstance(default, (str, dict)):  # CONFIG is a dictionary in the notebooks, and here the path of a file
         return text
     return _number(name, text)
@@ -79,9 +81,7 @@ def _value_of_parameter(name: str, text: str, default: object) -> object:
 
 def _value_of_setting(name: str, text: str, default: object) -> object:
     if isinstance(default, bool):
-        if text not in TRUTH:
-            raise UserError(f"{name} must be True or False; got '{text}'.")
-        return TRUTH[text]
+        return _truth(name, text)
     if isinstance(default, str):
         return text
     if isinstance(default, (int, float)):
@@ -90,6 +90,12 @@ def _value_of_setting(name: str, text: str, default: object) -> object:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def _truth(name: str, text: str) -> bool:
+    if text not in TRUTH:
+        raise UserError(f"{name} must be True or False; got '{text}'.")
+    return TRUTH[text]
 
 
 def _number(name: str, text: str) -> int | float:
@@ -306,6 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.setdefault("PROFILE", args.profile)
         run = _check_run(given, args.name)
         given["RUN_DIR"] = str(run.folder)
+        given.setdefault("PROFILE", run.profile.name)  # one for all notebooks, where each would choose its own
         print(f"{run.profile}\nWriting to {run.folder}", flush=True)
         os.environ["HELPERS_HEADLESS"] = "1"
         if run.profile.device == "cpu":  # so small a model gains nothing from more threads

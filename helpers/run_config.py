@@ -76,6 +76,8 @@ def read_config(config: dict | str | Path) -> dict:
         raise UserError('CONFIG must hold an object of settings, such as {"learning_rate": 1e-3}.')
     known = known_settings()
     for name in config:
+        if name == "reward_weights":
+            raise UserError('CONFIG gives weights in "rewards", such as {"rewards": "math_answer,math_format=0.1"}.')
         if name in SET_BY_NOTEBOOKS:
             raise UserError(f"'{name}' is not set in CONFIG: the notebook's own parameters decide it.")
         if name not in known:
@@ -251,9 +253,9 @@ def _train_fallback(run: Run) -> Path:
     steps = run["fallback_steps"]
     print(f"There is no adapter in {run.folder.name}: training {steps} steps now. Run 04_grpo for a real one.")
     config = replace(run.config, max_steps=steps, output_dir=str(run.folder / "fallback"))
-    model, tokenizer = load_model(profile=profile)
+    model, tokenizer = load_model(profile=profile, plan=config.memory_plan(profile))
     model = add_lora(model, r=profile.lora_r, alpha=profile.lora_alpha, targets=profile.lora_targets, seed=run.seed)
-    prompts = run.task.dataset("train", 2000)
+    prompts = run.task.dataset("train", 2000, seed=run.seed)
     trainer = GRPOTrainer(model, run.reward_funcs, config, prompts, tokenizer, callbacks=[LiveView()], task=run.task)
     trainer.train(resume_from_checkpoint=True)
     adapter = run.folder / "fallback" / "adapter"

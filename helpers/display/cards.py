@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from helpers.display.tables import text_table
 
 BLUE, ORANGE, SOFT = "#2b8cc4", "#e0702b", "rgba(128,128,128,.22)"
-#: Colours of the parts of a bar; white letters can be read on each.
+#: Colours of the parts of a bar and of boxes.
 PARTS = ("#0072B2", "#B04A00", "#007A59", "#8a4f7d", "#4b5563", "#7a6a00")
 FONT = "font:14px/1.5 system-ui,sans-serif;max-width:860px;"
 CODE = "font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:6px 0 0;"
@@ -46,23 +46,27 @@ def answer_cards(answers: Sequence[tuple[str, bool, str, str]], mark: Sequence[s
             body = body.replace(html.escape(piece), marked)
         cards.append(
             f'<div style="flex:1 1 300px;min-width:0;border:1px solid {SOFT};border-left:6px solid {colour};'
-            f'border-radius:6px;padding:8px 12px"><b style="color:{colour}">{sign}</b> · {html.escape(title)}'
+            f'border-radius:6px;padding:8px 12px"><b>{sign}</b> · {html.escape(title)}'
             f'<div style="opacity:.75;font-size:12px">{html.escape(reason)}</div><pre style="{CODE}">{body}</pre></div>'
         )
         lines.append(f"{sign}: {title}. {reason}\n{text}")
     return Page(f'<div style="display:flex;flex-wrap:wrap;gap:10px">{"".join(cards)}</div>', "\n\n".join(lines))
 
 
-def token_bars(panels: Sequence[tuple[str, Mapping[str, float]]], right: str) -> Page:
-    """Show the probabilities of the next token as bars. panels: (title, {token: probability}). right: the right one."""
+def token_bars(panels: Sequence[tuple[str, Mapping[str, float]]], right: str | None = None) -> Page:
+    """Show the probabilities of the next token as bars.
+
+    panels: (title, {token: probability}). right: the right token, where one is known; the others are marked as wrong.
+    """
     blocks = []
     lines = []
     for title, probabilities in panels:
         rows = ""
         lines.append(title)
         for token, share in probabilities.items():
-            is_right = token == right
-            colour, sign = (BLUE, "✓") if is_right else (ORANGE, "✗")
+            colour, sign = (BLUE, "✓") if token == right else (ORANGE, "✗")
+            if right is None:
+                colour, sign = BLUE, "·"
             rows += (
                 f'<div style="display:flex;align-items:center;gap:8px;margin:3px 0"><code style="width:70px;'
                 f'background:none;color:inherit">{sign} {html.escape(token.strip() or repr(token))}</code>'

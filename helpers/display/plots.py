@@ -1,7 +1,8 @@
 """Figures. Every function takes plain values and returns a `Plot`.
 
-The title of a figure states its finding. Curves and bars are labelled where they are drawn. The colours are those of
-Okabe and Ito, which colour-blind readers tell apart, and every shape has a second cue: a label, a marker or a style.
+The title of a figure states its finding. Few curves are labelled at their ends, many by a legend. The colours are
+those of Okabe and Ito, which colour-blind readers tell apart, and every shape has a second cue: a label, a marker or a
+style.
 """
 
 import io

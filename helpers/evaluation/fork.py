@@ -5,6 +5,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: Answers of one kind that must go on with the same token.
+LEAST_ANSWERS = 2
+
 
 @dataclass(frozen=True)
 class Fork:
@@ -24,17 +27,20 @@ def find_fork(answers: Sequence[Sequence[int]], is_right: Sequence[bool]) -> For
     """Return the place whose next token says most of whether an answer is right; None where it never says anything.
 
     answers: token ids of several answers to one prompt. The measure is the information gain, as in a decision tree;
-    of equal places the first counts.
+    of equal places the first counts. Each of the two tokens must be shared by at least two answers of its kind: eight
+    answers that all differ explain everything and say nothing.
     """
     best = None
     for prefix, followers in _branches(answers, is_right).items():
         everyone = [right for rights in followers.values() for right in rights]
         bits = _entropy(everyone) - sum(map(_entropy, followers.values()))
         if bits > 1e-9 and (best is None or bits > best.bits + 1e-9):
-            most_right = max(followers, key=lambda token: sum(followers[token]))
-            most_wrong = max(followers, key=lambda token: len(followers[token]) - sum(followers[token]))
-            if most_right != most_wrong:
-                best = Fork(prefix, most_right, most_wrong, bits)
+            right_counts = {token: sum(rights) for token, rights in followers.items()}
+            wrong_counts = {token: len(rights) - sum(rights) for token, rights in followers.items()}
+            right = max(right_counts, key=right_counts.get)
+            wrong = max(wrong_counts, key=wrong_counts.get)
+            if right != wrong and min(right_counts[right], wrong_counts[wrong]) >= LEAST_ANSWERS:
+                best = Fork(prefix, right, wrong, bits)
     return best
 
 

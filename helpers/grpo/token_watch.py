@@ -1,5 +1,6 @@
 """A trainer callback that follows the probability of one token."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +22,17 @@ def next_token_probabilities(model: nn.Module, token_ids: Sequence[int]) -> torc
 class TokenWatch:
     """Measure the probability of a token after a fixed text, before the training and after every step.
 
-    The values are kept in a file, so that a resumed run has those of its earlier sessions.
+    The values are kept in a file, so that a resumed run has those of its earlier sessions. A file of another text or
+    token is started anew.
 
     Args:
         model: the model that is trained.
         prefix: token ids of the fixed text.
         token: the id of the token to follow.
-        path: a JSON file of {step: probability}.
+        path: a JSON file: what is followed, and {step: probability}.
+
+    Attributes:
+        values: step -> probability.
     """
 
     def __init__(self, model: nn.Module, prefix: Sequence[int], token: int, path: str | Path):
@@ -35,10 +40,13 @@ class TokenWatch:
         self.prefix = list(prefix)
         self.token = token
         self.path = Path(path)
+        self.followed = hashlib.sha256(repr((self.prefix, token)).encode()).hexdigest()[:16]
         self.values: dict[int, float] = {}
         if self.path.exists():
-            self.values = {int(step): value for step, value in json.loads(self.path.read_text()).items()}
-        else:
+            saved = json.loads(self.path.read_text())
+            if saved["followed"] == self.followed:
+                self.values = {int(step): value for step, value in saved["values"].items()}
+        if not self.values:
             self.measure(0)
 
     def measure(self, step: int) -> float:
@@ -48,8 +56,21 @@ class TokenWatch:
         probability = next_token_probabilities(self.model, self.prefix)[self.token].item()
         self.model.train(was_training)
         self.values[step] = probability
-        write_whole(self.path, json.dumps(self.values))
+        write_whole(self.path, json.dumps({"followed": self.followed, "values": self.values}))
         return probability
+
+    def on_train_begin(self, args, state, control) -> None:
+        """Forget steps that a run which was killed is to do again."""
+        self.values = {step: value for step, value in self.values.items() if step <= state.global_step}
+        self._measure_if_missing(state.global_step)
+
+    def on_train_end(self, args, state, control) -> None:
+        """Measure the last step, where an interrupt came between the step and its measurement."""
+        self._measure_if_missing(state.global_step)
+
+    def _measure_if_missing(self, step: int) -> None:
+        if step not in self.values:
+            self.measure(step)
 
     def on_log(self, args, state, control, logs: dict, completions: list[dict]) -> None:
         self.measure(state.global_step)

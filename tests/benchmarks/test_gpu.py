@@ -242,12 +242,12 @@ def test_the_text_for_an_issue_shows_every_part():
         ),
         Result(
             "01_load", OK, "", 300.0,
-            result={"notebook": "01_load", "printed": {"01-24": "| T4 | 190 tokens/s |"}, "stderr": {}, "why": ""},
+            result={"notebook": "01_checks", "printed": {"p01-24": "| T4 | 190 tokens/s |"}, "stderr": {}, "why": ""},
         ),
         Result(
             "04_grpo, dry run", FAILED, "exit status 1", 200.0,
             result={
-                "notebook": "04_grpo", "printed": {"04-11": "Memory plan, 8"}, "stderr": {"04-33": "a warning"},
+                "notebook": "04_grpo", "printed": {"04-05": "Memory plan, 8"}, "stderr": {"04-07": "a warning"},
                 "why": "UserError: no memory left",
             },
         ),

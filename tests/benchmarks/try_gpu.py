@@ -36,6 +36,10 @@ from tests.benchmarks.parts import (
 
 BUDGET_MINUTES = 30
 
+#: Cells whose printed text the report quotes: of the proofs for 01 the plan, the agreement and the speed, of 04 the dry
+#: run.
+CELLS_TO_REPORT = {"01_checks": ("p01-14", "p01-22", "p01-24"), "04_grpo": ("04-05", "04-07")}
+
 
 def all_parts(machine: Machine) -> list[Part]:
     """Every part for a machine, in order; a later one needs nothing of an earlier one.
@@ -59,7 +63,7 @@ def all_parts(machine: Machine) -> list[Part]:
         part("driver", 120, *benchmark("driver")),
         part("tests", 300, "-m", "pytest", "tests/gpu", "--tb=short", "-m", "essential"),
         part("GRPO step", 300, *benchmark("step_20b")),
-        part("01_load", 600, *notebook("01_load", profile), why_not=no_jupyter),
+        part("01_load", 600, *notebook("01_checks", profile), why_not=no_jupyter),
         part("04_grpo, dry run", 480, *notebook("04_grpo", profile, "DRY_RUN=True"), why_not=no_jupyter),
     ]
 
@@ -96,8 +100,7 @@ def _figures(part: dict) -> str:
             rows.append((row["step"] or "", row["phase"], f"{row['seconds']:.1f}", shown, planned))
         texts.append(text_table(rows, ["step", "phase", "seconds", "peak GiB", "planned"]))
     elif "printed" in result:
-        wanted = {"01_load": ("01-12", "01-22", "01-24"), "04_grpo": ("04-11", "04-13", "04-33")}
-        texts += [result["printed"].get(cell, "").strip() for cell in wanted[result["notebook"]]]
+        texts += [result["printed"].get(cell, "").strip() for cell in CELLS_TO_REPORT[result["notebook"]]]
         texts += [text.strip() for text in result["stderr"].values()]
         texts.append(result["why"])
     elif part["name"] == "tests" and part["output"]:

@@ -29,4 +29,25 @@ def test_values_of_earlier_sessions_are_kept(tmp_path):
     resumed = TokenWatch(model, [5, 6], 7, path)
     assert resumed.values == first.values and set(resumed.values) == {0, 1}
     assert resumed.values[0] != resumed.values[1]
-    assert json.loads(path.read_text()) == {str(step): value for step, value in first.values.items()}
+    saved = json.loads(path.read_text())["values"]
+    assert saved == {str(step): value for step, value in first.values.items()}
+
+
+def test_a_file_of_another_token_is_started_anew(tmp_path):
+    """The curve of one token went on with the values of another."""
+    model, _ = load_model(profile="tiny", dense="fp32")
+    path = tmp_path / "belief.json"
+    TokenWatch(model, [5, 6], 7, path).measure(1)
+    assert set(TokenWatch(model, [5, 6], 8, path).values) == {0}
+
+
+def test_steps_that_are_done_again_are_forgotten_and_missing_ones_measured(tmp_path):
+    """A kill between two checkpoints, and an interrupt between a step and its measurement."""
+    model, _ = load_model(profile="tiny", dense="fp32")
+    watch = TokenWatch(model, [5, 6], 7, tmp_path / "belief.json")
+    for step in (1, 2, 3):
+        watch.measure(step)
+    watch.on_train_begin(None, SimpleNamespace(global_step=1), None)
+    assert set(watch.values) == {0, 1}
+    watch.on_train_end(None, SimpleNamespace(global_step=2), None)
+    assert set(watch.values) == {0, 1, 2}

@@ -9,13 +9,13 @@ from helpers.run import DEEPER, NOTEBOOKS, source_of
 
 FAULTS = [
     (
-        "01-24",
+        "p01-08",
         "kernels/mxfp4.py",
         "values[(blocks & 15).int()], values[(blocks >> 4).int()]",
         "values[(blocks >> 4).int()], values[(blocks & 15).int()]",
         "high half of a byte first",
     ),
-    ("01-24", "kernels/mxfp4.py", "_BIAS = 127", "_BIAS = 126", "exponent bias 126"),
+    ("d1-05", "kernels/mxfp4.py", "_BIAS = 127", "_BIAS = 126", "exponent bias 126"),
     (
         "p01-08",
         "kernels/mxfp4.py",
@@ -30,9 +30,9 @@ FAULTS = [
         'counts["experts"] * expert_item / 2',
         "plans half of the experts",
     ),
-    ("p01-16", "model/lora.py", "r=r,", "r=r + 1,", "rank one too large"),
+    ("01-31", "model/lora.py", "r=r,", "r=r + 1,", "rank one too large"),
     (
-        "01-20",
+        "01-18",
         "rollout/harmony.py",
         "header.index(channel_id) + 1 :",
         "header.index(channel_id) + 2 :",
@@ -261,6 +261,13 @@ FAULTS = [
         'return wording_names({HELDOUT_CONTRACT: statements(HELDOUT_CONTRACT)}, "unseen")',
         'return _in_turns(TRAINED, "unseen")',
         "the confirm prompts' contracts are trained on",
+    ),
+    (
+        "04-20",
+        "grpo/logprobs.py",
+        "hidden.flatten(0, 1)[sources_N - 1]",
+        "hidden.flatten(0, 1)[sources_N]",
+        "scores a token by its own state, in the step by hand",
     ),
     (
         "p04-13",

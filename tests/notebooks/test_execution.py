@@ -32,13 +32,13 @@ def git_status():
 
 
 def assert_whole_run(folder, printed, notebooks=NOTEBOOKS):
-    """The files and the closing table of `make run` with MAX_STEPS=12, ITEMS=24 and SWEEP=small."""
+    """The files and the closing table of `make run` with MAX_STEPS=8, ITEMS=24 and SWEEP=small."""
     for name in notebooks:
         assert f"{name:<13}cell 1/" in printed
         assert (folder / f"{name}.html").stat().st_size > 100_000
         cells = nbformat.read(folder / f"{name}.ipynb", 4).cells
         assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
-    assert "step 12/12" in printed
+    assert "step 8/8" in printed
     report = json.loads((folder / "report.json").read_text())
     assert report["best"]["items"] == 24
     assert report["verdict"] in ("win", "sharper", "null", "inconclusive", "regression")
@@ -53,7 +53,7 @@ def assert_whole_run(folder, printed, notebooks=NOTEBOOKS):
         assert words in printed
     assert re.search(rf"^verdict +{report['verdict']}$", printed, re.M)
     assert (folder / "adapter" / "adapter_model.safetensors").exists()
-    assert [json.loads(line)["step"] for line in (folder / "grpo" / "metrics.jsonl").open()] == list(range(1, 13))
+    assert [json.loads(line)["step"] for line in (folder / "grpo" / "metrics.jsonl").open()] == list(range(1, 9))
     records = [json.loads(line) for line in (folder / "records.jsonl").open()]
     count = Counter((record["model"], record["temperature"]) for record in records)
     assert count == {(model, temperature): 24 for model in ("base", "tuned") for temperature in TEMPERATURES}
@@ -62,20 +62,21 @@ def assert_whole_run(folder, printed, notebooks=NOTEBOOKS):
 def assert_the_belief_turned_round(folder):
     """The decisive token's probability before, during and after the run; with shuffled rewards it wanders.
 
-    The margins: in runs with two seeds it rose from 0.45 to 0.98 in twelve steps, and with shuffled rewards it moved by
-    0.16 and 0.07 in ten.
+    The margins: in runs with two seeds it rose from 0.45 to 0.87 and 0.92 in eight steps, and with shuffled rewards it
+    moved by 0.14 and 0.05.
     """
-    learned = {int(step): value for step, value in json.loads((folder / "grpo" / "belief.json").read_text()).items()}
-    shuffled = json.loads((folder / "belief_shuffled.json").read_text())
-    assert set(learned) == set(range(13)) and set(map(int, shuffled)) == set(range(11))
+    saved = json.loads((folder / "grpo" / "belief.json").read_text())["values"]
+    learned = {int(step): value for step, value in saved.items()}
+    shuffled = json.loads((folder / "belief_shuffled.json").read_text())["values"]
+    assert set(learned) == set(range(9)) and set(map(int, shuffled)) == set(range(9))
     assert learned[0] < 0.5 and learned[0] == shuffled["0"]
-    assert learned[0] + 0.1 < learned[7] < learned[12]
-    assert learned[12] > 0.85
-    assert abs(shuffled["10"] - shuffled["0"]) < 0.3
-    assert learned[10] - shuffled["10"] > 0.3
+    assert learned[0] + 0.1 < learned[5] < learned[8]
+    assert learned[8] > 0.75
+    assert abs(shuffled["8"] - shuffled["0"]) < 0.3
+    assert learned[8] - shuffled["8"] > 0.3
 
 
-RUN_ALL = ["--profile", "tiny", "MAX_STEPS=12", "ITEMS=24", "SWEEP=small"]
+RUN_ALL = ["--profile", "tiny", "MAX_STEPS=8", "ITEMS=24", "SWEEP=small"]
 #: Notebooks of which the second reads what the first leaves.
 LAST_TWO = NOTEBOOKS[3:]
 
@@ -91,7 +92,7 @@ def begin_of(name, folder):
 
 
 def test_in_order(run_name, monkeypatch, capsys):
-    """`make run` with twelve steps: its files, the belief that turned round, a closing table; nothing else is touched.
+    """`make run` with eight steps: its files, the belief that turned round, a closing table; nothing else is touched.
 
     The training and the evaluation are executed. The first three notebooks, which leave nothing for a later one, are
     executed by `test_alone_and_as_stored`, and in their order by `make test-slow`.
@@ -153,7 +154,7 @@ def test_a_dry_run_tries_everything_and_leaves_no_result(run_name, capsys, task)
     assert {path.name for path in folder.iterdir()} == {"04_grpo.ipynb", "04_grpo.html"}
     cells = nbformat.read(folder / "04_grpo.ipynb", 4).cells
     executed = [cell for cell in cells if cell.cell_type == "code" and cell.execution_count]
-    assert executed[-1].id == "04-26"
+    assert executed[-1].id == "04-07"
     assert "An Exception was encountered" not in (folder / "04_grpo.html").read_text()
     printed = "".join(output.get("text", "") for cell in executed for output in cell.outputs)
     for split in get_task(task).splits:

@@ -47,10 +47,10 @@ def test_the_table_of_faults_is_in_the_readme():
 
 #: Cells that come after five seconds of computation: their faults are part of `make test-slow`.
 LATE_CELLS = {
-    "01-20", "01-24",
+    "01-18", "01-31",
     "p02-32", "p02-34",
     "03-27", "03-29", "03-31", "p03-23", "p03-25", "p03-29", "p03-33", "p03-40",
-    "04-30", "p04-10", "p04-13", "p04-15",
+    "04-20", "04-30", "p04-10", "p04-13", "p04-15",
     "05-21", "05-25", "d5-40",
 }  # fmt: skip
 
