@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from peft import PeftModel
-from transformers import PreTrainedTokenizerBase
 
 from helpers.display import LiveView
 from helpers.evaluation import SweepPlan, check_task, sample_records, sweep_plan, trained_on
@@ -140,6 +139,18 @@ class Run:
     def sweep(self) -> SweepPlan:
         return sweep_plan(self["sweep"], self.profile)
 
+    def check(self) -> None:
+        """Raise UserError for a setting that the training or the evaluation would refuse."""
+        check_control(self["control"])
+        check_baseline(self["baseline"], self["control"])
+        if self["items"] is not None:
+            check_whole("items", self["items"], least=2)
+        check_whole("fallback_steps", self["fallback_steps"], least=1)
+        if not isinstance(self["dry_run"], bool):
+            raise UserError(f"dry_run must be True or False; got {self['dry_run']!r}.")
+        sweep_plan(self["sweep"], self.profile)
+        _ = self.config  # made here, as it checks itself, its task and its rewards
+
     def __str__(self):
         """The profile, the rewards, and every setting that differs from the defaults of `GRPOConfig`."""
         rewards = [f"{weight:g} x {name_of(f)}" for f, weight in zip(self.reward_funcs, self.reward_weights)]
@@ -167,14 +178,7 @@ def open_run(
     settings = read_config(config) if config else {}
     folder = Path(run_dir).expanduser() if run_dir else ROOT / "runs" / "notebook"
     run = Run(get_profile(profile), folder, task, seed, max_steps, settings)
-    check_control(run["control"])
-    check_baseline(run["baseline"], run["control"])
-    if run["items"] is not None:
-        check_whole("items", run["items"], least=2)
-    check_whole("fallback_steps", run["fallback_steps"], least=1)
-    if not isinstance(run["dry_run"], bool):
-        raise UserError(f"dry_run must be True or False; got {run['dry_run']!r}.")
-    assert run.config and run.sweep  # both raise UserError for a value that has no meaning
+    run.check()
     run_folder(folder)
     return run
 
@@ -209,17 +213,15 @@ def end_early(run: Run, trainer: GRPOTrainer) -> None:
 
 @dataclass(frozen=True)
 class Trained:
-    """What an evaluation asks: a model whose adapter can be switched off, and the engine that draws from it.
+    """A model whose adapter can be switched off, and the engine that draws from it.
 
     origin: how the adapter was trained, as `GRPOTrainer.save_model` wrote it; None where nobody knows.
     """
 
     model: PeftModel
-    tokenizer: PreTrainedTokenizerBase
     engine: RolloutEngine
     params: SamplingParams
     origin: dict | None
-    adapter: Path
 
 
 def load_trained(run: Run, seed: int) -> Trained:
@@ -244,7 +246,7 @@ def load_trained(run: Run, seed: int) -> Trained:
     model, tokenizer = load_model(profile=profile, adapter=adapter, plan=memory_plan(profile, batch, length))
     effort = {"reasoning_effort": profile.reasoning_effort}
     engine = RolloutEngine(model, tokenizer, max_batch_size=batch, max_length=length, chat_template_kwargs=effort)
-    return Trained(model, tokenizer, engine, SamplingParams(max_completion_length, seed=seed), origin, adapter)
+    return Trained(model, engine, SamplingParams(max_completion_length, seed=seed), origin)
 
 
 def _train_fallback(run: Run) -> Path:

@@ -1,4 +1,4 @@
-"""Errors that tell a user what to do, files and folders replaced atomically, and seeds."""
+"""Errors that tell a user what to do, interrupts held back, files and folders replaced atomically, and seeds."""
 
 import difflib
 import hashlib
@@ -6,7 +6,9 @@ import json
 import math
 import os
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from numbers import Real
@@ -28,6 +30,27 @@ class EndOfNotebook(UserError):
 
     def _render_traceback_(self):
         return [str(self)]
+
+
+def in_main_thread() -> bool:
+    """Tell whether this is the main thread: only there does Python run signal handlers, and a notebook's cell."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C and Jupyter's stop button back until the block is done, so that it is done whole."""
+    if not in_main_thread():
+        yield
+        return
+    held = []
+    previous = signal.signal(signal.SIGINT, lambda *_: held.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if held:
+        raise KeyboardInterrupt
 
 
 def random_seed(*parts: int | str) -> int:

@@ -6,10 +6,10 @@ cell lets the kernel handle it. ipykernel has no public function for that: the n
 """
 
 import os
-import signal
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+
+from helpers.runtime import interrupts_held
 
 
 def in_kernel() -> bool:
@@ -29,7 +29,7 @@ def handle_messages(comm_ids: Collection[str]) -> None:
     built otherwise; no message is lost by it.
     """
     kernel = _kernel()
-    with _interrupts_held():  # an interrupt between taking a message and putting it back would lose it
+    with interrupts_held():  # an interrupt between taking a message and putting it back would lose it
         if getattr(kernel, "shell_channel_thread", None):
             _handle_in_socket(kernel, comm_ids)
         else:
@@ -102,16 +102,3 @@ def _handle(message: dict, identities: Sequence[bytes], kernel) -> None:
 def _flush_prints() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold interrupts back until the block is done."""
-    held = []
-    previous = signal.signal(signal.SIGINT, lambda *_: held.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if held:
-        raise KeyboardInterrupt

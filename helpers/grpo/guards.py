@@ -1,9 +1,10 @@
-"""When a run may be broken off: not in the middle of a step's last act, and not never."""
+"""A limit of time for code that a user wrote."""
 
 import signal
-import threading
 import time
 from contextlib import contextmanager
+
+from helpers.runtime import in_main_thread
 
 
 class LimitReached(Exception):
@@ -14,27 +15,6 @@ class _Late(BaseException):
     """Not an Exception: a reward that catches all of those must not catch this."""
 
 
-def _in_main_thread():
-    """Only there does Python run signal handlers, and a notebook's cell runs there."""
-    return threading.current_thread() is threading.main_thread()
-
-
-@contextmanager
-def interrupts_held():
-    """Hold Ctrl-C and Jupyter's stop button back until the block is done, so that it is done whole."""
-    if not _in_main_thread():
-        yield
-        return
-    held = []
-    previous = signal.signal(signal.SIGINT, lambda *_: held.append(True))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if held:
-        raise KeyboardInterrupt
-
-
 @contextmanager
 def time_limit(seconds):
     """Raise LimitReached in a block that takes longer, by SIGALRM; outside the main thread there is no limit.
@@ -43,7 +23,7 @@ def time_limit(seconds):
     endless loop around a bare `except`, and a call into C that does not return. A timer that was
     running already is put back.
     """
-    if not _in_main_thread():
+    if not in_main_thread():
         yield
         return
     running, started = True, time.monotonic()

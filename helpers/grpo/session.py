@@ -34,10 +34,9 @@ from helpers.grpo.checkpoint import (
     step_of,
 )
 from helpers.grpo.config import GRPOConfig
-from helpers.grpo.guards import interrupts_held
 from helpers.grpo.logs import RunLog, read_completions
 from helpers.model.gpu_memory import is_out_of_memory
-from helpers.runtime import UserError
+from helpers.runtime import UserError, interrupts_held
 
 
 class Session:

@@ -21,7 +21,6 @@ from helpers.grpo.batch import Generation, Group
 from helpers.grpo.checkpoint import one_run_in, saving_to
 from helpers.grpo.checks import check_dataset, check_prompts, check_rewards
 from helpers.grpo.config import GRPOConfig
-from helpers.grpo.guards import interrupts_held
 from helpers.grpo.loop import (
     advantages_of,
     draw,
@@ -47,7 +46,7 @@ from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers,
 from helpers.rewards.calling import name_of
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
-from helpers.runtime import GIB, UserError, random_seed, whole_folder
+from helpers.runtime import GIB, UserError, interrupts_held, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 from helpers.tasks.grading import grade_answers
 from helpers.tasks.task import Row
@@ -86,7 +85,7 @@ class TrainerState:
 
 @dataclass
 class TrainerControl:
-    """What a callback may ask for. should_training_stop: end the run, saved, after the step under way."""
+    """Requests of callbacks. should_training_stop: end the run, saved, after the step under way."""
 
     should_training_stop: bool = False
 

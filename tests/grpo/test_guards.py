@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from helpers.grpo.guards import LimitReached, interrupts_held, time_limit
+from helpers.grpo.guards import LimitReached, time_limit
+from helpers.runtime import interrupts_held
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block():
