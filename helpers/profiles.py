@@ -1,56 +1,82 @@
 """Profiles: the model to load and the amount of work to do with it, one for each kind of machine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 
 from helpers.environment import find_gpu
 from helpers.runtime import ROOT, UserError, did_you_mean
+from helpers.settings import documented_settings, setting
+
+DTYPES = ("float32", "bfloat16", "float16")
+#: Storage in the type of the arithmetic.
+DENSE = ("fp32", "bf16", "fp16")
 
 
+@documented_settings
 @dataclass(frozen=True)
 class Profile:
     """The model to load and the amount of work to do with it, for one kind of machine.
 
     Batch sizes count completions; lengths count tokens.
-
-    Attributes:
-        model: a local folder or a hub id.
-        needs_gib: memory of the smallest card that the profile is made for, as CUDA reports it; `memory_plan` keeps to
-            it. 0: the profile runs on the CPU.
-        dtype: of the operands of the arithmetic.
-        experts: storage of the expert matrices, "mxfp4", or dense as "bf16", "fp16" or "fp32".
-        dense: storage of the attention projections, "nf4", dense as above, or "auto": dense if the memory plan fits,
-            else nf4.
-        embedding: storage of the embedding, "device", "host" (locked in host memory and read by the GPU) or "int8"
-            (in eight bits on the device).
-        save_steps: steps from one checkpoint of a run to the next. A run that is cut off repeats those since the last;
-            on a T4 each checkpoint takes 0.55 GB, the adapter and the optimizer's two moments.
-        per_device_train_batch_size: the most completions in a micro-batch of an update; fewer where they do not fit.
-        win_margin: share that the interval of a gain must exceed to be called a win. It is fixed here, before any run.
-        sweep: the amount of an evaluation to run, "full" or "small".
-        why: one sentence on the choice, where "auto" made it.
     """
 
-    name: str
-    model: str
-    needs_gib: float
-    dtype: str
-    experts: str
-    dense: str
-    lora_r: int
-    lora_alpha: int
-    lora_targets: tuple
-    learning_rate: float
-    num_generations: int
-    generation_batch_size: int
-    per_device_train_batch_size: int
-    max_completion_length: int
-    max_steps: int
-    reasoning_effort: str = "low"
-    embedding: str = "device"
-    save_steps: int = 1
-    win_margin: float = 0.0
-    sweep: str = "small"
-    why: str = ""
+    name: str = setting(MISSING, "The name of the profile.")
+    model: str = setting(MISSING, "The model: a local folder, or an id of the Hugging Face hub.")
+    needs_gib: float = setting(
+        MISSING,
+        "Memory of the smallest card that the profile is made for, as CUDA reports it; `memory_plan` keeps to it. 0: "
+        "the profile runs on the CPU.",
+        least=0,
+    )
+    dtype: str = setting(MISSING, "The type of the operands of the arithmetic.", choices=DTYPES)
+    experts: str = setting(
+        MISSING, "How the expert matrices are stored: as released (mxfp4), or dense.", choices=("mxfp4", *DENSE)
+    )
+    dense: str = setting(
+        MISSING,
+        'How the attention projections are stored: nf4, or dense; "auto": dense if the memory plan fits, else nf4.',
+        choices=("auto", "nf4", *DENSE),
+    )
+    lora_r: int = setting(MISSING, "The rank of the LoRA matrices.", least=1)
+    lora_alpha: int = setting(MISSING, "LoRA adds its product times lora_alpha / lora_r.", least=1)
+    lora_targets: list = setting(MISSING, 'What gets LoRA matrices: "attention", "experts" or both.')
+    learning_rate: float = setting(MISSING, "See `GRPOConfig`.", least=0)
+    num_generations: int = setting(MISSING, "See `GRPOConfig`.", least=2)
+    generation_batch_size: int = setting(
+        MISSING, "Completions that are drawn together; by default all of them make one optimizer step.", least=2
+    )
+    per_device_train_batch_size: int = setting(
+        MISSING, "The most completions in a micro-batch of an update; fewer where they do not fit.", least=1
+    )
+    max_completion_length: int = setting(MISSING, "See `GRPOConfig`.", least=1)
+    max_steps: int = setting(MISSING, "See `GRPOConfig`.", least=1)
+    reasoning_effort: str = setting(
+        "low", "How long gpt-oss may think before it answers.", choices=("low", "medium", "high")
+    )
+    embedding: str = setting(
+        "device",
+        "Where the embedding is stored: on the device; in locked host memory, where the GPU reads it; or on the device "
+        "in eight bits.",
+        choices=("device", "host", "int8"),
+    )
+    save_steps: int = setting(
+        1,
+        "Steps from one checkpoint of a run to the next. A run that is cut off repeats those since the last; on a T4 "
+        "each checkpoint takes 0.55 GB, the adapter and the optimizer's two moments.",
+        least=1,
+    )
+    win_margin: float = setting(
+        0.0,
+        "The share that the interval of a gain must exceed to be called a win. It is fixed here, before any run.",
+        least=0,
+    )
+    sweep: str = setting("small", "How much an evaluation asks.", choices=("full", "small"))
+    why: str = setting("", 'One sentence on the choice, where "auto" made it.')
+
+    @classmethod
+    def refuse_unknown(cls, name: str) -> None:
+        """Raise UserError for a name that is no setting of a profile."""
+        known = [its_field.name for its_field in fields(cls)]
+        raise UserError(f"A profile has no setting '{name}'{did_you_mean(name, known)}: help(Profile) lists them.")
 
     @property
     def device(self) -> str:

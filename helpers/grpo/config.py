@@ -5,11 +5,11 @@ from os import PathLike
 
 from helpers.grpo.correction import CORRECTION_MODES
 from helpers.grpo.losses import LOSS_TYPES, Clipping
-from helpers.grpo.settings import check_settings, documented_settings, setting
 from helpers.grpo.trl_settings import RENAMED, check_trl_settings, refuse_name, steps_that_make
 from helpers.model.memory import PROMPT, MemoryPlan, memory_plan, micro_batch_size, rollout_length
 from helpers.profiles import Profile
 from helpers.runtime import UserError
+from helpers.settings import check_settings, documented_settings, setting
 
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")

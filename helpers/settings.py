@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import wraps
 from os import PathLike
 from textwrap import fill
@@ -34,7 +34,7 @@ class Setting:
 
 
 def setting(default: Any, help: str, is_positional: bool = False, **more: Any) -> Any:
-    """Return a field of a dataclass with this default. more: as for `Setting`."""
+    """Return a field of a dataclass with this default; MISSING: it must be given. more: as for `Setting`."""
     return field(default=default, kw_only=not is_positional, metadata={"setting": Setting(help, **more)})
 
 
@@ -76,6 +76,11 @@ def _check_number(value: Any, about: Setting) -> tuple[bool, str]:
     return _is_number(value) and value >= about.least, f"a number from {about.least} on"
 
 
+def _check_texts(value: Any, about: Setting) -> tuple[bool, str]:
+    is_fine = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    return is_fine and len(value) > 0, "a list of texts"
+
+
 def _check_numbers(value: Any, about: Setting) -> tuple[bool, str]:
     is_fine = isinstance(value, (list, tuple)) and all(_is_number(one) for one in value)
     return is_fine, "a list of finite numbers"
@@ -89,6 +94,7 @@ RULES = {
     str: lambda value, about: (isinstance(value, str), "a text"),
     dict: lambda value, about: (isinstance(value, dict), "a dictionary"),
     tuple: _check_numbers,
+    list: _check_texts,
     PathLike: lambda value, about: (isinstance(value, (str, PathLike)) and bool(str(value)), "a path"),
 }
 
@@ -118,5 +124,6 @@ def documented_settings(cls: type[Class]) -> type[Class]:
 def _describe(its_field: Field) -> str:
     about = its_field.metadata["setting"]
     choices = f" One of {', '.join(about.choices)}." if about.choices else ""
-    text = f"{its_field.name} (default {its_field.default!r}): {about.help}{choices}"
+    default = "" if its_field.default is MISSING else f" (default {its_field.default!r})"
+    text = f"{its_field.name}{default}: {about.help}{choices}"
     return fill(text, width=112, initial_indent=" " * 8, subsequent_indent=" " * 12)
