@@ -105,13 +105,19 @@ def _is_number(value: object) -> bool:
 
 
 def documented_settings(cls: type[Class]) -> type[Class]:
-    """Add the fields with their help to a dataclass's docstring, and let `cls.refuse_unknown` answer other names."""
+    """Add the fields with their help to a dataclass's docstring, and let `cls.refuse_unknown` answer other names.
+
+    A class that knows settings by more names than those of its fields has a method `own_settings(settings)`, which
+    returns the keywords that the constructor takes in their place.
+    """
     cls.__doc__ += "\n    Settings:\n" + "\n".join(_describe(its_field) for its_field in fields(cls)) + "\n    "
     known = [its_field.name for its_field in fields(cls)]
     generated = cls.__init__
+    own_settings = getattr(cls, "own_settings", dict)  # without such a method they stay as they are
 
     @wraps(generated)
     def __init__(self, *values, **settings):
+        settings = own_settings(settings)
         for name in settings:
             if name not in known:
                 cls.refuse_unknown(name)

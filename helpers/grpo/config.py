@@ -1,17 +1,29 @@
 """Settings of a GRPO run, in TRL's names."""
 
-from dataclasses import asdict, dataclass, fields
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
 from os import PathLike
+from typing import Any
 
 from helpers.grpo.correction import CORRECTION_MODES
 from helpers.grpo.losses import LOSS_TYPES, Clipping
-from helpers.grpo.trl_settings import RENAMED, check_trl_settings, refuse_name, steps_that_make
+from helpers.grpo.trl_settings import (
+    check_foreign_settings,
+    refuse_name,
+    rename_settings,
+    take_generation_batch_size,
+)
 from helpers.model.memory import PROMPT, MemoryPlan, memory_plan, micro_batch_size, rollout_length
 from helpers.profiles import Profile
-from helpers.runtime import UserError
+from helpers.runtime import UserError, check_whole
 from helpers.settings import check_settings, documented_settings, setting
 
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
+#: Optimizer steps of a run for which neither max_steps nor num_train_epochs is given.
+DEFAULT_STEPS = 100
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")
 
 
@@ -20,14 +32,17 @@ OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_b
 class GRPOConfig:
     """Settings of a GRPO run: `GRPOConfig(output_dir, max_steps=30, ...)`, in TRL's names and with TRL's meanings.
 
-    `GRPOConfig.from_trl(...)` takes the settings of a TRL script as they are.
+    It takes the settings of a TRL script as they are. Other names are translated, such as max_new_tokens and group_size
+    (`helpers.grpo.trl_settings.ALIASES`). A setting that this trainer does not have is accepted where its value changes
+    nothing here, such as top_p=1.0; one that has no effect is named in a warning. One that would change the training,
+    such as top_p=0.9, is refused with the reason.
 
-    Defaults are those of TRL 1.16, except for these: max_steps is 100 (TRL: -1, three epochs), save_steps 1 (TRL: 500)
-    and save_total_limit 2 (TRL: None, all), as a step is long and a session short; every step is logged (logging_steps,
-    TRL: 10); optim is "auto" (TRL: "adamw_torch_fused"); and importance_sampling_mode is "token_truncate" (TRL:
-    "sequence_mask", which leaves long completions out). The default of router_aux_loss_coef is 0, where TRL's None
-    takes the model's own coefficient, 0.9 for gpt-oss, which drowns the policy gradient. `load_model` decides the
-    dtype, where TRL's bf16=None means True.
+    Defaults are those of TRL 1.16, except for these: a run has 100 steps where neither max_steps nor num_train_epochs
+    is given (TRL: max_steps -1, and num_train_epochs 3); save_steps is 1 (TRL: 500) and save_total_limit 2 (TRL: None,
+    all), as a step is long and a session short; every step is logged (logging_steps, TRL: 10); optim is "auto" (TRL:
+    "adamw_torch_fused"); and importance_sampling_mode is "token_truncate" (TRL: "sequence_mask", which leaves long
+    completions out). The default of router_aux_loss_coef is 0, where TRL's None takes the model's own coefficient, 0.9
+    for gpt-oss, which drowns the policy gradient. `load_model` decides the dtype, where TRL's bf16=None means True.
 
     Batches. Sizes count completions, lengths count tokens. per_device_train_batch_size * gradient_accumulation_steps
     completions make one optimizer step. per_device_train_batch_size * steps_per_generation completions are generated
@@ -45,11 +60,17 @@ class GRPOConfig:
     )
 
     # length of the run, and the optimizer
-    max_steps: int = setting(
-        100,
-        "Optimizer steps of the run.",
+    max_steps: int | None = setting(
+        None,
+        f"Optimizer steps of the run; None: as many as num_train_epochs makes, else {DEFAULT_STEPS}.",
         least=1,
         may_differ=lambda args: args.lr_scheduler_type == "constant",  # another schedule depends on it
+    )
+    num_train_epochs: float | None = setting(
+        None,
+        "Passes over the prompts, which `for_prompts` turns into max_steps; where that is given, it decides.",
+        above=0,
+        may_differ=True,  # the number of steps that it led to is what counts
     )
     learning_rate: float = setting(
         1e-6, "How far AdamW moves a weight in a step, at the height of the schedule.", least=0
@@ -189,10 +210,10 @@ class GRPOConfig:
     )
 
     def __post_init__(self):
-        if isinstance(self.scale_rewards, bool):
-            object.__setattr__(self, "scale_rewards", "group" if self.scale_rewards else "none")
         if isinstance(self.reward_weights, list):
             object.__setattr__(self, "reward_weights", tuple(self.reward_weights))
+        if self.max_steps is None and self.num_train_epochs is None:
+            object.__setattr__(self, "max_steps", DEFAULT_STEPS)
         check_settings(type(self), vars(self))
         self._check_batches()
         self._check_loss()
@@ -200,36 +221,15 @@ class GRPOConfig:
         self._check_evaluation()
 
     @classmethod
-    def from_trl(cls, output_dir: PathLike | str = "trainer_output", **settings) -> "GRPOConfig":
-        """Take the settings of a TRL script as they are, its `GRPOConfig(...)` with our name before it.
+    def own_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `translate_settings` makes of some settings, and warn once of all that have no effect.
 
-        What the script leaves out has the defaults of this class. A setting that this trainer does not have is left
-        out where its value changes nothing here, such as top_p=1.0.
-        Raises UserError with the reason where it would change the training, and for an unknown name with the nearest
-        one. `helpers.grpo.trl_settings` has the table.
+        The constructor takes its keywords by this.
         """
-        if settings.get("router_aux_loss_coef", 0) is None:
-            raise UserError(
-                "router_aux_loss_coef=None takes the model's own coefficient in TRL, 0.9 for gpt-oss, which drowns the "
-                "policy gradient: leave router_aux_loss_coef out or give a number."
-            )
-        renamed = {RENAMED[name]: value for name, value in settings.items() if name in RENAMED and value is not None}
-        settings = {name: value for name, value in settings.items() if name not in RENAMED} | renamed
-        names = {its_field.name for its_field in fields(cls)}
-        own = {name: value for name, value in settings.items() if name in names}
-        check_settings(cls, own)
-        foreign = {name: value for name, value in settings.items() if name not in names}
-        batch = foreign.pop("generation_batch_size", None)
-        if batch is not None and own.get("steps_per_generation") is None:
-            own["steps_per_generation"] = steps_that_make(batch, cls, own)
-        config = cls(output_dir, **own)
-        if batch not in (None, config.generation_batch_size):
-            raise UserError(
-                f"generation_batch_size={batch} is not supported, as it is per_device_train_batch_size * "
-                f"steps_per_generation: leave generation_batch_size out or set it to {config.generation_batch_size}."
-            )
-        check_trl_settings(foreign, own=names, has_max_steps="max_steps" in own)
-        return config
+        own, notes = translate_settings(settings)
+        if notes:
+            warnings.warn(" ".join(notes), UserWarning, stacklevel=3)  # where the constructor is called
+        return own
 
     @classmethod
     def refuse_unknown(cls, name: str) -> None:
@@ -241,10 +241,14 @@ class GRPOConfig:
         """The profile's defaults; `settings` that are not None replace them.
 
         By default a micro-batch is as large as fits the memory, and as many make a step as give the profile's
-        generation batch. gradient_accumulation_steps alone changes the number of completions of a step.
+        generation batch, or generation_batch_size. gradient_accumulation_steps alone changes the number of completions
+        of a step. The profile's max_steps counts where neither max_steps nor num_train_epochs is given.
         """
-        given = {name: value for name, value in settings.items() if value is not None}
-        check_settings(cls, given)
+        batch = settings.pop("generation_batch_size", None)
+        if batch is not None:
+            check_whole("generation_batch_size", batch, 1)
+            profile = replace(profile, generation_batch_size=batch)
+        given = cls.own_settings({name: value for name, value in settings.items() if value is not None})
         micro = given.get("per_device_train_batch_size")
         if micro is None:
             length = rollout_length(
@@ -253,7 +257,7 @@ class GRPOConfig:
             )
             micro = micro_batch_size(profile, length, given.get("optim", "auto"))
         defaults = {
-            "max_steps": profile.max_steps,
+            "max_steps": None if "num_train_epochs" in given else profile.max_steps,
             "learning_rate": profile.learning_rate,
             "lr_scheduler_type": "constant",
             "num_generations": profile.num_generations,
@@ -264,7 +268,20 @@ class GRPOConfig:
             "save_steps": profile.save_steps,
             "chat_template_kwargs": {"reasoning_effort": profile.reasoning_effort},
         }
-        return cls(output_dir, **{**defaults, **given})
+        return cls(output_dir, generation_batch_size=batch, **{**defaults, **given})
+
+    def for_prompts(self, count: int) -> "GRPOConfig":
+        """Return these settings for a data set of so many prompts: max_steps is a number.
+
+        Where it is not given, num_train_epochs passes over the prompts make it. The last generation is drawn whole: its
+        prompts beyond the last pass are the first ones of another.
+        """
+        if self.max_steps is not None:
+            return self
+        groups = self.generation_batch_size // self.num_generations
+        epochs = Fraction(str(self.num_train_epochs))  # as it is written: 0.07 of 100 prompts are 7
+        generations = max(1, math.ceil(epochs * count / groups))
+        return replace(self, max_steps=generations * self.steps_on_a_generation)
 
     def settings_of_the_run(self) -> dict:
         """Return the settings that a resumed run must share with the one that wrote the checkpoint."""
@@ -319,11 +336,13 @@ class GRPOConfig:
 
     @property
     def warmup_count(self) -> int:
-        """Optimizer steps of the warm-up."""
+        """Optimizer steps of the warm-up; max_steps must be a number, see `for_prompts`."""
         return self.warmup_steps or round(self.warmup_ratio * self.max_steps)
 
     def describe_run(self, prompts: int) -> str:
         """Return two sentences on what the run will do with a data set of so many prompts."""
+        if self.max_steps is None:
+            return self.for_prompts(prompts).describe_run(prompts)
         generations = -(-self.max_steps // self.steps_on_a_generation)
         groups = self.generation_batch_size // self.num_generations
         epochs = generations * groups / max(1, prompts)
@@ -384,9 +403,9 @@ class GRPOConfig:
             raise UserError("Give warmup_steps or warmup_ratio, not both.")
         if self.warmup_ratio >= 1:
             raise UserError(f"warmup_ratio is a share of max_steps below 1; got {self.warmup_ratio}.")
-        if self.warmup_count > self.max_steps:
+        if self.max_steps is not None and self.warmup_steps > self.max_steps:
             raise UserError(f"warmup_steps={self.warmup_steps} is more than max_steps={self.max_steps}.")
-        if self.warmup_count and self.lr_scheduler_type == "constant":
+        if (self.warmup_steps or self.warmup_ratio) and self.lr_scheduler_type == "constant":
             raise UserError(
                 "lr_scheduler_type='constant' has no warm-up: choose 'constant_with_warmup', or leave warmup_steps and "
                 "warmup_ratio out."
@@ -415,3 +434,27 @@ class GRPOConfig:
                 f"eval_steps={self.eval_steps} must be a multiple of save_steps={self.save_steps}: the best checkpoint "
                 "is one that was evaluated."
             )
+
+
+def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return settings by the names of the fields of `GRPOConfig`, and a sentence about each that has no effect.
+
+    settings: by our names, TRL's, or other ones that `helpers.grpo.trl_settings` lists. Only those that were given are
+    returned. Raises UserError for an unknown name, for a value that a field does not allow, for a setting that is given
+    twice with different values, and, with the reason, for one that would change the training.
+    """
+    names = [its_field.name for its_field in fields(GRPOConfig)]
+    renamed = rename_settings(settings)
+    own = {name: value for name, value in renamed.items() if name in names}
+    foreign = {name: value for name, value in renamed.items() if name not in names}
+    if own.get("router_aux_loss_coef", 0) is None:
+        raise UserError(
+            "router_aux_loss_coef=None takes the model's own coefficient in TRL, 0.9 for gpt-oss, which drowns the "
+            "policy gradient: leave router_aux_loss_coef out or give a number."
+        )
+    generation_batch_size = foreign.pop("generation_batch_size", None)
+    notes = check_foreign_settings(foreign, own=names)
+    check_settings(GRPOConfig, own)
+    if generation_batch_size is not None:
+        own = take_generation_batch_size(generation_batch_size, own, defaults=GRPOConfig)
+    return own, notes

@@ -44,6 +44,7 @@ def train_simply(
     With the same arguments `GRPOTrainer` takes the same steps, but for what this page leaves out: router_replay,
     router_aux_loss_coef, and the limits of a run. Nothing is written to disk.
     """
+    args = args.for_prompts(len(dataset))
     engine = RolloutEngine(
         model,
         tokenizer,

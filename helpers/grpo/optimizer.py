@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from transformers import get_scheduler
 
 from helpers.grpo.config import GRPOConfig
 from helpers.model.memory import has_eight_bit_moments
@@ -32,7 +31,14 @@ def make_optimizer(weights: Sequence[nn.Parameter], args: GRPOConfig) -> torch.o
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> torch.optim.lr_scheduler.LRScheduler:
-    """Return transformers' learning-rate schedule over the optimizer steps of the run."""
+    """Return transformers' learning-rate schedule over the optimizer steps of the run.
+
+    Raises UserError for settings whose number of steps is not known yet, and for options that the schedule lacks.
+    """
+    from transformers import get_scheduler  # takes seconds to import
+
+    if args.max_steps is None:
+        raise UserError("The number of steps follows from the number of prompts: call args.for_prompts(count) first.")
     try:
         return get_scheduler(
             args.lr_scheduler_type,
@@ -46,3 +52,18 @@ def make_schedule(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> torch.o
             f"lr_scheduler_kwargs={args.lr_scheduler_kwargs!r} do not fit lr_scheduler_type="
             f"'{args.lr_scheduler_type}' ({error})."
         ) from error
+
+
+def learning_rates(args: GRPOConfig) -> list[float]:
+    """Return the learning rate of every optimizer step of a run, the first step's first.
+
+    Raises UserError as `make_schedule` does.
+    """
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=args.learning_rate)  # only to hold the rate
+    schedule = make_schedule(optimizer, args)
+    rates = []
+    for _ in range(args.max_steps):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    return rates

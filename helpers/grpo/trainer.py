@@ -145,6 +145,7 @@ class GRPOTrainer:
             check_dataset("eval_dataset", eval_dataset)
         elif args.eval_strategy != "no":
             raise UserError(f"eval_strategy='{args.eval_strategy}' needs an eval_dataset: give GRPOTrainer one.")
+        args = args.for_prompts(len(train_dataset))
         self.model = model
         self.args = args
         self.train_dataset = train_dataset

@@ -5,6 +5,7 @@ import hashlib
 import torch
 
 from helpers import GRPOConfig, GRPOTrainer, add_lora, load_model
+from helpers.grpo import recipe
 from helpers.grpo.logprobs import policy_logprobs
 
 
@@ -45,6 +46,18 @@ def trainer_in(
     return GRPOTrainer(
         model, reward, config, prompts, tokenizer, callbacks=callbacks, task=task, eval_dataset=eval_dataset
     )
+
+
+def small_recipe(name, **changes):
+    """A recipe's settings, without what only makes a run longer or larger."""
+    sizes = {
+        "num_generations": 4,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "steps_per_generation": None,
+        "max_completion_length": 24,
+    }
+    return recipe(name, **{**sizes, **changes})
 
 
 def adapter(trainer):

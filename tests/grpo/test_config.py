@@ -1,6 +1,9 @@
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
+import warnings
 from dataclasses import MISSING, fields, replace
 from functools import partial
 
@@ -8,8 +11,11 @@ import pytest
 from transformers import TrainingArguments
 
 from helpers import GRPOConfig, UserError
-from helpers.grpo.trl_settings import NEUTRAL, RENAMED, WITHOUT_EFFECT
+from helpers.grpo.config import translate_settings
+from helpers.grpo.recipes import recipe
+from helpers.grpo.trl_settings import ALIASES, NEUTRAL, OTHER_NAMES, RENAMED, WITHOUT_EFFECT, known_names
 from helpers.profiles import PROFILES
+from helpers.runtime import ROOT
 
 #: What TRL 1.16's GRPOConfig adds to transformers' TrainingArguments or sets anew, with its defaults.
 TRL = {
@@ -42,12 +48,11 @@ TRL = {
 
 #: TRL's defaults that are not ours: the docstring of the class names each of them.
 OTHER_DEFAULTS = {
-    "max_steps", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef",
+    "max_steps", "num_train_epochs", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef",
     "importance_sampling_mode",
 }  # fmt: skip
-#: TRL's defaults that a script can only leave out. A run's length is max_steps here, and TRL's None of the auxiliary
-#: loss takes a coefficient that drowns the policy gradient.
-ONLY_LEFT_OUT = {"num_train_epochs", "router_aux_loss_coef"}
+#: TRL's default that a script can only leave out: its None takes a coefficient that drowns the policy gradient.
+ONLY_LEFT_OUT = {"router_aux_loss_coef"}
 
 
 @pytest.mark.parametrize(
@@ -159,16 +164,12 @@ def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
 def test_every_setting_of_trl_is_known():
     """What a TRL script may hold is ours, neutral at some value, or without effect; never "no such setting"."""
     own = {field.name for field in fields(GRPOConfig)}
-    without_effect = [name for names in WITHOUT_EFFECT.values() for name in names]
-    by_other_names = {"generation_batch_size", *RENAMED}
-    assert trl_defaults().keys() <= own | set(NEUTRAL) | set(without_effect) | by_other_names
-    assert len(without_effect) == len(set(without_effect))
-    assert not own & set(NEUTRAL) and not (own | set(NEUTRAL)) & set(without_effect)
+    assert trl_defaults().keys() <= own | known_names()
 
 
 def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
     """They were accepted, and the run did something else."""
-    config = GRPOConfig.from_trl(
+    config = GRPOConfig(
         "out", vllm_importance_sampling_correction=False, vllm_importance_sampling_mode="sequence_mask",
         vllm_importance_sampling_clip_max=1.5,
     )  # fmt: skip
@@ -182,16 +183,16 @@ def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
 def test_trl_defaults_are_accepted(name):
     """Scripts write defaults down: `beta=0.0` once ended in a bare TypeError."""
     value = trl_defaults()[name]
-    assert GRPOConfig.from_trl("out", **{name: value}) == GRPOConfig("out")
+    assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
 
 
 @pytest.mark.parametrize("name", NEUTRAL)
 def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
     accepted, why = NEUTRAL[name]
     for value in accepted:
-        assert GRPOConfig.from_trl("out", **{name: value}) == GRPOConfig("out")
+        assert GRPOConfig("out", **{name: value}) == GRPOConfig("out")
     with pytest.raises(UserError) as raised:
-        GRPOConfig.from_trl("out", **{name: "something else"})
+        GRPOConfig("out", **{name: "something else"})
     sentence = str(raised.value)
     assert sentence.startswith(f"{name}='something else' is not supported, as {why}: leave {name} out")
     assert sentence.endswith(".") and sentence.count(". ") == 0
@@ -206,9 +207,14 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
             "taken: leave top_p out or set it to 1.0.",
         ),
         (
-            {"num_train_epochs": 1},
-            "num_train_epochs=1 is not supported, as the length of a run is given in steps, which is max_steps: "
-            "leave num_train_epochs out.",
+            {"rollout_batch_size": 16},
+            "rollout_batch_size=16 is not supported, as a generation has per_device_train_batch_size * "
+            "steps_per_generation completions, num_generations a prompt: leave rollout_batch_size out.",
+        ),
+        (
+            {"max_new_token": 5},
+            "GRPOConfig has no setting 'max_new_token' (did you mean 'max_new_tokens', which is max_completion_length "
+            "here?): help(GRPOConfig) lists those it has.",
         ),
         (
             {"learning_rat": 1},
@@ -225,16 +231,8 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
 )
 def test_refusals_in_full(settings, sentence):
     with pytest.raises(UserError) as raised:
-        GRPOConfig.from_trl("out", **settings)
+        GRPOConfig("out", **settings)
     assert str(raised.value) == sentence
-
-
-@pytest.mark.parametrize("name", ["top_p", "vllm_mode", "vllm_importance_sampling_mode", "generation_batch_size"])
-def test_a_setting_of_trl_leads_to_from_trl(name):
-    """A script whose one line has to change must learn which."""
-    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
-        with pytest.raises(UserError, match=rf"'{name}' is a setting of TRL .*GRPOConfig.from_trl\(...\) takes"):
-            make("out", **{name: 1.0})
 
 
 def test_an_unknown_setting_gets_the_nearest_name():
@@ -246,21 +244,21 @@ def test_an_unknown_setting_gets_the_nearest_name():
 
 def test_sizes_of_a_generation_in_trls_words():
     batch = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4}
-    config = GRPOConfig.from_trl("out", **batch, generation_batch_size=16, steps_per_generation=4)
+    config = GRPOConfig("out", **batch, generation_batch_size=16, steps_per_generation=4)
     assert config.generation_batch_size == GRPOConfig("out", **batch).generation_batch_size == 16
-    assert GRPOConfig.from_trl("out", **batch, generation_batch_size=16) == GRPOConfig("out", **batch)
+    assert GRPOConfig("out", **batch, generation_batch_size=16) == GRPOConfig("out", **batch)
     for other in ({"generation_batch_size": 64}, {"steps_per_generation": 16}):
-        assert GRPOConfig.from_trl("out", **batch, **other).generation_batch_size == 64
-    assert GRPOConfig.from_trl("x", generation_batch_size=32).steps_per_generation == 4
+        assert GRPOConfig("out", **batch, **other).generation_batch_size == 64
+    assert GRPOConfig("x", generation_batch_size=32).steps_per_generation == 4
     with pytest.raises(UserError, match="generation_batch_size=32 is not supported, as it is per_device"):
-        GRPOConfig.from_trl("out", **batch, generation_batch_size=32, steps_per_generation=4)
+        GRPOConfig("out", **batch, generation_batch_size=32, steps_per_generation=4)
     with pytest.raises(UserError, match="generation_batch_size=12 must be a multiple of per_device"):
-        GRPOConfig.from_trl("out", generation_batch_size=12)
+        GRPOConfig("out", generation_batch_size=12)
     for size in (0, 8.0, "16", True):
         with pytest.raises(UserError, match=f"generation_batch_size must be a whole number from 1 on; got {size!r}"):
-            GRPOConfig.from_trl("out", generation_batch_size=size)
+            GRPOConfig("out", generation_batch_size=size)
     with pytest.raises(UserError, match="per_device_train_batch_size must be a whole number from 1 on; got '8'"):
-        GRPOConfig.from_trl("out", generation_batch_size=16, per_device_train_batch_size="8")
+        GRPOConfig("out", generation_batch_size=16, per_device_train_batch_size="8")
 
 
 @pytest.mark.parametrize(
@@ -280,9 +278,195 @@ def test_only_the_folder_is_positional():
         GRPOConfig("out", 30)
 
 
-def test_the_length_of_a_trl_run_in_steps():
-    """Where a script gives max_steps, TRL does not look at its epochs either."""
-    assert GRPOConfig.from_trl("out", max_steps=7, num_train_epochs=3.0) == GRPOConfig("out", max_steps=7)
+def test_the_guides_own_line_is_taken():
+    """It was refused, with a hint at the wrong setting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = GRPOConfig(
+            temperature=1.0, top_p=1.0, top_k=0, num_generations=2, learning_rate=5e-5, weight_decay=0.01,
+            warmup_ratio=0.1, lr_scheduler_type="linear", optim="adamw_8bit", per_device_train_batch_size=1,
+            gradient_accumulation_steps=4, max_steps=100, logging_steps=1, output_dir="outputs", reward_model=None,
+            max_new_tokens=512,
+        )  # fmt: skip
+    assert (config.max_completion_length, config.num_generations, config.step_batch_size) == (512, 2, 4)
+
+
+#: Two values of settings that a number of their type does not fit.
+EXAMPLES = {"gradient_checkpointing": (True, False), "warmup_ratio": (0.25, 0.5), "epsilon": (0.25, 0.5),
+            "importance_sampling_correction": (True, False), "num_generations": (4, 8),
+            "importance_sampling_mode": ("token_mask", "sequence_mask"), "num_generations_eval": (4, 8),
+            "importance_sampling_clip_min": (0.5, 1), "importance_sampling_clip_max": (2, 4)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_another_name_is_the_setting(name):
+    """An alias of a name that no field has would be refused as unknown, by a message about another name."""
+    own_name = OTHER_NAMES[name]
+    first, second = EXAMPLES.get(own_name, (8, 16))
+    base = {"lr_scheduler_type": "linear", "steps_per_generation": 16}
+    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
+        assert make("out", **base, **{name: second}) == make("out", **base, **{own_name: second})
+        assert make("out", **base, **{name: first, own_name: first}) == make("out", **base, **{own_name: first})
+        assert make("out", **base, **{name: None}) == make("out", **base), "None stands for the default"
+        with pytest.raises(UserError) as raised:
+            make("out", **base, **{own_name: first, name: second})
+        both = f"{own_name}={first!r} and {name}={second!r}"
+        assert str(raised.value) == f"{both} are the same setting, {own_name} in GRPOConfig: give one of them."
+
+
+def test_two_other_names_of_one_setting():
+    with pytest.raises(UserError, match="max_new_tokens=5 and grpo_max_tokens=6 are the same setting, max_completion"):
+        GRPOConfig("out", max_new_tokens=5, grpo_max_tokens=6)
+    assert GRPOConfig("out", max_new_tokens=5, grpo_max_tokens=5).max_completion_length == 5
+
+
+def test_spellings_of_unsloth():
+    assert GRPOConfig("out", use_gradient_checkpointing="unsloth").gradient_checkpointing is True
+    assert GRPOConfig("out", use_gradient_checkpointing=False).gradient_checkpointing is False
+    config = GRPOConfig("out", load_in_4bit=True, lora_dropout=0, bias="none")
+    assert config == GRPOConfig("out")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentences"),
+    [
+        ({"logging_steps": 5}, ["logging_steps=5 has no effect here: every step is logged."]),
+        (
+            {"gpus": "0,1", "beta": 0.1, "max_seq_length": 768, "report_to": "none"},
+            [
+                "gpus='0,1' has no effect here: training runs on one device.",
+                "max_seq_length=768 has no effect here: max_prompt_length and max_completion_length bound the lengths.",
+            ],
+        ),
+        ({"logging_steps": 1, "gpus": 0, "devices": [0], "use_tmux": False}, []),
+    ],
+)
+def test_what_has_no_effect_is_said_once(settings, sentences):
+    """Who asks for two GPUs and gets one should know; who writes defaults down should not be told about each."""
+    _, notes = translate_settings(settings)
+    assert notes == sentences
+    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            config = make("out", **settings)
+            pickle.loads(pickle.dumps(replace(config, seed=1)))
+        assert [str(warning.message) for warning in caught] == ([" ".join(sentences)] if sentences else [])
+        assert all(warning.category is UserWarning and warning.filename == __file__ for warning in caught)
+
+
+def test_nothing_is_said_of_trls_defaults():
+    """A script that writes all of them down would be told about ninety settings."""
+    defaults = trl_defaults()
+    for names in WITHOUT_EFFECT.values():
+        for name, value in names.items():
+            assert name == "logging_steps" or defaults.get(name, value) == value, name
+
+
+def test_settings_are_translated_without_a_run():
+    """The command line asks before it has a folder: only what was given comes back, by our names, checked."""
+    own, notes = translate_settings({"lr": 1e-5, "vllm_mode": "server", "group_size": 4, "top_p": 1.0, "max_steps": -1})
+    assert own == {"learning_rate": 1e-5, "num_generations": 4}
+    assert notes == ["vllm_mode='server' has no effect here: vLLM is not used."]
+    assert translate_settings({}) == ({}, [])
+    for wrong, words in (({"lr": "high"}, "learning_rate must be"), ({"top_k": 5}, "top_k=5"), ({"zzz": 1}, "'zzz'")):
+        with pytest.raises(UserError, match=words):
+            translate_settings(wrong)
+
+
+def test_a_setting_has_one_name_here():
+    """A name in two tables would be translated or left out by the order of the code."""
+    own = {field.name for field in fields(GRPOConfig)}
+    assert not RENAMED.keys() & ALIASES.keys() and set(OTHER_NAMES.values()) <= own
+    tables = [own, set(OTHER_NAMES), set(NEUTRAL), {name for names in WITHOUT_EFFECT.values() for name in names}]
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))
+    assert known_names() == set(names) - own | {"generation_batch_size"}
+
+
+@pytest.mark.parametrize("number", [-1, None])
+def test_the_length_of_a_run(number):
+    """TRL's -1 stands for no number, and a number of steps counts above epochs."""
+    assert GRPOConfig("out", max_steps=number).max_steps == GRPOConfig("out").max_steps == 100
+    assert GRPOConfig("out", max_steps=7, num_train_epochs=3.0).for_prompts(1000).max_steps == 7
+    open_end = GRPOConfig("out", max_steps=number, num_train_epochs=3.0)
+    assert open_end.max_steps is None and open_end.for_prompts(50).max_steps == 150
+    assert open_end.describe_run(50) == open_end.for_prompts(50).describe_run(50)
+    for profile in (PROFILES["tiny"], PROFILES["t4"]):
+        make = partial(GRPOConfig.for_profile, profile, "out", max_steps=number)
+        assert make().max_steps == profile.max_steps and make(epochs=2).max_steps is None
+
+
+@pytest.mark.parametrize(
+    ("epochs", "prompts", "batches", "steps"),
+    [
+        (1, 3200, {"steps_per_generation": 16}, 3200),  # 2 prompts a generation of 2 steps
+        (1, 12, {}, 12),
+        (1, 5, {"steps_per_generation": 16}, 6),  # 3 generations: the last prompt has one of the next pass beside it
+        (0.5, 5, {"num_iterations": 2}, 6),
+        (0.07, 100, {}, 7),  # in binary 0.07 * 100 is above 7
+        (0.001, 100, {}, 1),
+        (0.001, 100, {"num_iterations": 3}, 3),
+    ],
+)
+def test_epochs_in_steps(epochs, prompts, batches, steps):
+    """A pass that ends within a generation takes the whole of it, with all its optimizer steps."""
+    if "steps_per_generation" in batches:
+        batches = batches | {"gradient_accumulation_steps": 8, "per_device_train_batch_size": 1}
+    config = GRPOConfig("out", num_train_epochs=epochs, warmup_ratio=0.1, **batches).for_prompts(prompts)
+    assert config.max_steps == steps and config.warmup_count == round(0.1 * steps)
+    assert config.for_prompts(10**6) == config, "it is settled"
+
+
+def test_a_resumed_run_has_the_steps_of_its_epochs():
+    """A schedule spans them all: with other prompts or epochs, a checkpoint of the run would go on with other rates."""
+    config = GRPOConfig("out", num_train_epochs=1)
+    same_number = replace(config, num_train_epochs=2)
+    shared = config.for_prompts(60).settings_of_the_run()
+    assert shared["max_steps"] == 60 and same_number.for_prompts(30).settings_of_the_run() == shared
+    assert config.for_prompts(61).settings_of_the_run() != shared
+    constant = replace(config, lr_scheduler_type="constant")
+    assert constant.for_prompts(60).settings_of_the_run() == constant.for_prompts(61).settings_of_the_run()
+
+
+@pytest.mark.parametrize("profile", ["tiny", "t4"])
+def test_the_recipe_of_the_pipeline(profile):
+    """Its own figures: 3,200 prompts in 200 rollouts of 16, 1,600 updates of 16 completions, 80 steps of warm-up."""
+    config = GRPOConfig.for_profile(PROFILES[profile], "out", **recipe("math_pipeline")).for_prompts(3200)
+    assert (config.max_steps, config.warmup_count, config.step_batch_size) == (1600, 80, 16)
+    assert (config.generation_batch_size, config.num_generations, config.steps_on_a_generation) == (128, 8, 8)
+    assert "on 200 generations of 128 (16 prompts x 8): 1.00 epochs of 3200 prompts" in config.describe_run(3200)
+    shorter = GRPOConfig.for_profile(PROFILES[profile], "out", **recipe("math_pipeline", max_steps=8))
+    assert shorter.max_steps == 8
+
+
+@pytest.mark.parametrize("profile", ["tiny", "t4"])
+def test_the_recipe_of_opensloth(profile):
+    config = GRPOConfig.for_profile(PROFILES[profile], "out", **recipe("opensloth"))
+    assert (config.generation_batch_size, config.num_generations, config.steps_on_a_generation) == (4, 4, 1)
+    assert (config.max_completion_length, config.learning_rate) == (256, 5e-6)
+
+
+def test_the_size_of_a_generation_under_a_profile():
+    """The profile's micro-batch counts, not the default of the class."""
+    t4 = PROFILES["t4"]
+    config = GRPOConfig.for_profile(t4, "out", generation_batch_size=24)
+    assert config.generation_batch_size == config.step_batch_size == 24
+    config = GRPOConfig.for_profile(
+        t4, "out", generation_batch_size=24, per_device_train_batch_size=2, gradient_accumulation_steps=4
+    )
+    assert (config.generation_batch_size, config.step_batch_size) == (24, 8)
+    with pytest.raises(UserError, match="generation_batch_size must be a whole number from 1 on; got '24'"):
+        GRPOConfig.for_profile(t4, "out", generation_batch_size="24")
+
+
+def test_settings_are_checked_without_the_weight_of_models():
+    """The command line answers a wrong setting with this module alone: transformers and PEFT take seconds to import."""
+    code = (
+        "import sys, helpers.grpo.config, helpers.grpo.recipes, helpers.grpo.optimizer;"
+        "print(sorted({'transformers', 'peft', 'datasets', 'pyarrow'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
 
 
 def test_every_field_says_what_it_means():
@@ -298,7 +482,7 @@ MAY_DIFFER = {
     "output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout", "gradient_checkpointing",
     "max_prompt_length", "gradient_accumulation_steps", "steps_per_generation", "backup_dir", "metric_for_best_model",
     "greater_is_better", "load_best_model_at_end", "eval_strategy", "eval_steps", "num_generations_eval",
-    "no_signal_steps", "optim",
+    "no_signal_steps", "optim", "num_train_epochs",
 }  # fmt: skip
 
 
@@ -325,7 +509,7 @@ def test_scale_rewards_in_trls_older_spelling(given, kept):
 
 def test_it_is_an_ordinary_frozen_dataclass():
     """Settings of TRL are not kept; the rest compares, copies, replaces and reads back as before."""
-    config = GRPOConfig.from_trl("out", max_steps=5, beta=0.0, vllm_mode="server", report_to="none")
+    config = GRPOConfig("out", max_steps=5, beta=0.0, vllm_mode="colocate", report_to="none")
     assert list(config.to_dict()) == [field.name for field in fields(GRPOConfig)] == list(vars(config))
     assert GRPOConfig(**config.to_dict()) == config == pickle.loads(pickle.dumps(config)) == copy.deepcopy(config)
     assert replace(config, max_steps=6) == GRPOConfig("out", max_steps=6)

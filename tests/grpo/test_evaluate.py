@@ -8,7 +8,7 @@ from helpers import GRPOConfig, UserError, dry_run, read_metrics
 from helpers.grpo import recipe
 from helpers.grpo.recipes import RECIPES
 from helpers.profiles import PROFILES
-from tests.grpo.small import adapter, constant_reward, same, timeless, toy_reward, trainer_in
+from tests.grpo.small import adapter, constant_reward, same, small_recipe, timeless, toy_reward, trainer_in
 
 
 def test_evaluation_on_a_schedule_changes_nothing_else(tmp_path, prompts):
@@ -118,7 +118,7 @@ def test_a_dry_run_finds_a_reward_that_breaks_on_an_empty_answer(tmp_path, promp
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_takes_a_step(tmp_path, prompts, name):
     """Names of settings that no config has would show on the first evening."""
-    settings = recipe(name, num_generations=4, max_steps=2, learning_rate=1e-3)
+    settings = small_recipe(name, max_steps=2, learning_rate=1e-3)
     trainer = trainer_in(tmp_path, prompts, reward=toy_reward, **settings)
     trainer.train()
     rows = read_metrics(tmp_path / "metrics.jsonl")
@@ -141,9 +141,7 @@ def test_unknown_recipes_are_one_sentence():
 def test_a_constant_reward_gives_no_gradient_with_any_recipe(tmp_path, prompts):
     """But for the KL term of "grpo", which is 0 at the first step."""
     for name in RECIPES:
-        settings = recipe(name, num_generations=4)
-        trainer = trainer_in(tmp_path / name, prompts, reward=constant_reward, max_completion_length=12, **{
-            key: value for key, value in settings.items() if key != "max_completion_length"
-        })  # fmt: skip
+        settings = small_recipe(name, max_completion_length=12)
+        trainer = trainer_in(tmp_path / name, prompts, reward=constant_reward, **settings)
         trainer.backward(trainer.generate(0))
         assert not any(weight.grad.any() for weight in trainer.weights)

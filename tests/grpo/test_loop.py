@@ -1,23 +1,22 @@
 """The page that shows the algorithm is what the trainer does: the same gradients and steps for every recipe."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
 
-from helpers.grpo import RECIPES, loop, recipe
+from helpers.grpo import RECIPES, loop
 from helpers.grpo import trainer as trainer_module
-from tests.grpo.small import adapter, toy_reward, trainer_in
+from tests.grpo.small import adapter, small_recipe, toy_reward, trainer_in
 
 #: Of a gradient: the page has the old log-probabilities of a first step from a forward pass of their own.
 TOLERANCE = 1e-6
 
 
 def settings_of(name):
-    """A recipe's, without what only makes a run longer or larger."""
-    changes = {"num_generations": 4, "learning_rate": 1e-3, "optim": "adamw_torch", "max_steps": 2}
-    changes["max_completion_length"] = 200  # most end before: recipes leave out those that are cut off
-    return recipe(name, **changes)
+    """A small recipe's, with completions most of which end: recipes leave out those that are cut off."""
+    return small_recipe(name, learning_rate=1e-3, optim="adamw_torch", max_steps=2, max_completion_length=200)
 
 
 def gradient(weights):
@@ -89,13 +88,25 @@ def test_a_fault_in_either_is_noticed(tmp_path, prompts, monkeypatch, module):
 
 
 def test_the_whole_run(tmp_path, prompts):
-    """Drawing, rewards, clipping, optimizer and schedule: three steps end in the trainer's adapter."""
-    settings = {"max_steps": 3, "optim": "adamw_torch", "lr_scheduler_type": "linear", "max_grad_norm": 0.5}
+    """Drawing, rewards, clipping, optimizer and schedule: three steps end in the trainer's adapter.
+
+    Three quarters of a pass over 8 of 12 prompts, 2 a step: both count the steps for themselves.
+    """
+    prompts = prompts.select(range(8))
+    settings = {
+        "max_steps": None,
+        "num_train_epochs": 0.75,
+        "optim": "adamw_torch",
+        "lr_scheduler_type": "linear",
+        "max_grad_norm": 0.5,
+    }
     trained = trainer_in(tmp_path / "trainer", prompts, **settings)
     trained.train()
     simply = trainer_in(tmp_path / "page", prompts, **settings)
     tokenizer = simply.engine.harmony.tokenizer
-    rewards = list(loop.train_simply(simply.model, tokenizer, [toy_reward], prompts, simply.args))
+    args = replace(simply.args, max_steps=None)
+    rewards = list(loop.train_simply(simply.model, tokenizer, [toy_reward], prompts, args))
+    assert len(rewards) == trained.state.global_step == 3
     assert rewards == [row["reward"] for row in trained.history]
     for name, weight in adapter(simply).items():
         # where a gradient is nearly 0, AdamW makes a full step of its rounding

@@ -298,15 +298,15 @@ def test_a_row_that_only_a_weight_of_0_judged(scale_rewards):
 
 
 def test_a_whole_configuration_of_trl(tmp_path):
-    """What TRL's class says of itself, with all its defaults, is what `from_trl` takes; it refuses what differs."""
+    """What TRL's class says of itself, with all its defaults, is what ours takes; it refuses what differs."""
     theirs = trl.GRPOConfig(
         str(tmp_path), max_steps=7, learning_rate=1e-5, num_generations=4, bf16=False, use_cpu=True, report_to="none",
     ).to_dict()  # fmt: skip
     del theirs["use_cpu"]  # needed for TRL to run here
     with pytest.raises(UserError, match="router_aux_loss_coef=None takes the model's own coefficient in TRL"):
-        GRPOConfig.from_trl(**theirs)
+        GRPOConfig(**theirs)
     theirs["router_aux_loss_coef"] = 0.0
-    ours = GRPOConfig.from_trl(**theirs)
+    ours = GRPOConfig(**theirs)
     assert (ours.max_steps, ours.learning_rate, ours.num_generations) == (7, 1e-5, 4)
     assert ours.importance_sampling_mode == "sequence_mask" and ours.generation_batch_size == 8
 
