@@ -1,12 +1,6 @@
 # Two commands matter: `make run` and `make test`. Both set up .venv the first time.
 PYTHON ?= python3
-PROFILE ?=
-TASK ?=
-TASK_OPTIONS ?=
-REWARDS ?=
-DRY_RUN ?=
 PARAMS ?=
-NAME ?=
 RUN ?=
 OWNER ?=
 TAG ?=
@@ -29,19 +23,24 @@ LEAST_PY := 1500
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run deeper tasks rewards watch test test-slow test-py test-trl test-verifiers test-browser test-colab hacksuite bench-gpu try-gpu lint links tiny release clean
+.PHONY: help help-run run deeper prepare tasks rewards watch test test-slow test-py test-trl test-verifiers test-browser test-colab hacksuite bench-gpu try-gpu lint links tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
-	@echo 'TASK=math, TASK_OPTIONS=depth=4, REWARDS=math_answer,math_format=0.1, DRY_RUN=1, PROFILE=tiny, NAME=folder-under-runs and'
-	@echo 'PARAMS="MAX_STEPS=10 ITEMS=50" go with make run.'
+	@echo 'Settings go with make run: TASK=math LEARNING_RATE=1e-5 MAX_STEPS=10 NAME=folder-under-runs. make help-run lists them.'
 
-run: $(READY) ## run the five notebooks in order; results under runs/; PROFILE=auto takes the large model where it fits
-	@$(VENV)/bin/python -m helpers.run --profile '$(PROFILE)' --name '$(NAME)' $(if $(TASK),'TASK=$(TASK)') $(if $(TASK_OPTIONS),'TASK_OPTIONS=$(TASK_OPTIONS)') \
-	  $(if $(REWARDS),'REWARDS=$(REWARDS)') $(if $(DRY_RUN),'DRY_RUN=$(DRY_RUN)') $(PARAMS)
+help-run: $(READY) ## list the settings of make run, with their defaults
+	@$(VENV)/bin/python -m helpers.run --list settings
+
+# The variables of the command line, all but those of make itself, are settings: helpers/run/arguments.py reads them.
+run: $(READY) ## run the five notebooks in order; results under runs/; DETACH=1 goes on when the terminal closes
+	@$(VENV)/bin/python -m helpers.run --from-make $(PARAMS)
 
 deeper: $(READY) ## run the notebooks that prove, in notebooks/deeper
-	@$(VENV)/bin/python -m helpers.run --deeper --name '$(NAME)' $(PARAMS)
+	@$(VENV)/bin/python -m helpers.run --deeper --from-make $(PARAMS)
+
+prepare: $(READY) ## write a data set and its report: TASK=name DATA=file N=rows OUT=folder
+	@$(VENV)/bin/python -m helpers.run.prepare --from-make $(PARAMS)
 
 tasks: $(READY) ## list the tasks
 	@$(VENV)/bin/python -m helpers.run --list tasks
@@ -49,7 +48,7 @@ tasks: $(READY) ## list the tasks
 rewards: $(READY) ## list the rewards and the presets
 	@$(VENV)/bin/python -m helpers.run --list rewards
 
-watch: $(READY) ## follow a run from another shell: RUN=name-or-folder
+watch: $(READY) ## follow a run from another shell: RUN=name-or-folder, or the newest
 	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'
 
 test: $(READY) $(VENV)/triton-3.6.0 ## run all but the slow tests, every notebook included, on two to four cores (14 minutes)

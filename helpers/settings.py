@@ -60,7 +60,9 @@ def _broken_rule(value: Any, kind: type, about: Setting) -> str:
     if about.choices is not None:
         close = did_you_mean(value, about.choices) if isinstance(value, str) else ""
         is_fine = value in about.choices
-        return "" if is_fine else f"one of {', '.join(about.choices)}; got {value!r}{close}"
+        named = ", ".join(choice for choice in about.choices if choice)
+        empty = ", or empty" if "" in about.choices else ""
+        return "" if is_fine else f"one of {named}{empty}; got {value!r}{close}"
     is_fine, rule = RULES[kind](value, about)
     return "" if is_fine else f"{rule}; got {value!r}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from helpers import GRPOConfig, UserError, get_profile, run_folder, write_whole
 from helpers.profiles import PROFILES
-from helpers.run import main
+from helpers.run.__main__ import main
 from helpers.runtime import ROOT, did_you_mean, random_seed, recover_folder, recover_folders, whole_folder
 from tests.disk import full_disk
 
@@ -251,11 +251,11 @@ def test_segments_of_gpu_memory_can_grow_unless_the_user_says_otherwise(given, e
         (["--profile", "tinny"], "did you mean 'tiny'"),
         (["MAX_STEP=3"], "did you mean 'MAX_STEPS'"),
         (["MAX_STEPS"], "write NAME=value"),
-        (["MAX_STEPS=many"], "MAX_STEPS must be a number; got 'many'"),
+        (["MAX_STEPS=many"], "max_steps must be a whole number"),
         (["NUM_GENERATIONS=7"], "7 does not: take 2, 4, 8, 16, 32, 64"),
         (["ITEMS=1"], "items must be a whole number from 2 on"),
         (["PROFILE=t5"], "no profile 't5'"),
-        (["DRY_RUN=no"], "DRY_RUN must be True or False; got 'no'"),
+        (["DRY_RUN=no"], "dry_run must be True or False; got 'no'"),
         (["TASK_OPTIONS=sped=False"], "has no option 'sped' (did you mean 'speed'?)"),
         (["TASK_OPTIONS=speed"], "write name=value"),
         (["TASK_OPTIONS=speed=no"], "speed in TASK_OPTIONS must be True or False; got 'no'"),

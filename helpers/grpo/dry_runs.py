@@ -13,6 +13,8 @@ from helpers.runtime import GIB
 
 #: What the rewards are given to judge: texts that break careless ones.
 MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
+#: The share of groups with equal rewards above which a dry run says what to do about it.
+MANY_GROUPS = 0.5
 
 
 def dry_run(trainer: GRPOTrainer) -> None:
@@ -60,6 +62,11 @@ def try_step(trainer: GRPOTrainer) -> None:
     print(f"Reward {_show(drawn['reward'])}; {drawn['frac_reward_zero_std']:.0%} of the groups teach nothing; "
           f"{drawn['completions/clipped_ratio']:.0%} of the completions are cut off; sampler and trainer are "
           f"{_show(metrics['sampling/sampling_logp_difference/mean'])} nats apart.")  # fmt: skip
+    equal_groups = drawn["frac_reward_zero_std"]
+    if equal_groups > MANY_GROUPS:
+        print(f"In {equal_groups:.0%} of the groups all completions earn the same, and nothing is learnt from them: "
+              "choose easier or harder prompts, more completions of each (num_generations), or a higher "
+              "temperature.")  # fmt: skip
     if torch.cuda.is_available():
         print(f"Largest memory so far: {torch.cuda.max_memory_allocated() / GIB:.2f} GiB.")
 

@@ -191,11 +191,14 @@ def memory_plan(
 def micro_batch_size(profile: Profile, length: int | None = None, optim: str = "auto") -> int:
     """Completions in a micro-batch of an update: the profile's, or as many as fit the memory that it is made for.
 
+    They divide the profile's generation batch.
+
     Arguments as in `memory_plan`. The memory that is free at the moment plays no part: the trainer is made when the
     model fills the GPU.
     """
     if profile.device == "cpu":
-        return profile.per_device_train_batch_size
+        most = profile.per_device_train_batch_size
+        return next(count for count in range(most, 0, -1) if profile.generation_batch_size % count == 0)
     if length is None:
         length = rollout_length(profile.max_completion_length)
     config = known_config(profile)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
+from jinja2 import TemplateError
 from torch import nn
 
 from helpers.model.gpu_memory import OutOfMemory, is_out_of_memory, release_memory
@@ -13,7 +14,7 @@ from helpers.rollout.backends import Backend, Drawn, Request
 from helpers.rollout.backends.captured import CapturedBackend
 from helpers.rollout.backends.transformers import TransformersBackend
 from helpers.rollout.completion import Completion
-from helpers.rollout.harmony import Harmony
+from helpers.rollout.harmony import Harmony, check_prompt
 from helpers.rollout.random_streams import stream_key
 from helpers.rollout.sampling import SamplingParams
 from helpers.rollout.weights import problem_with
@@ -67,8 +68,9 @@ class RolloutEngine:
         number of all, whenever more are. With the captured backend a completion depends on the weights, the seed, its
         prompt and its number among the completions of that prompt, and on nothing else.
 
-        Raises UserError before anything is drawn for arguments that cannot be served: no prompt, an empty one, one that
-        leaves no room for `params.max_new_tokens` tokens, a stop token that the vocabulary does not have.
+        Raises UserError before anything is drawn for arguments that cannot be served: no prompt, an empty one, messages
+        without 'role' and 'content', a prompt that leaves no room for `params.max_new_tokens` tokens, a stop token that
+        the vocabulary does not have. Errors count prompts and messages from 1.
         """
         completions = {}
         for number, completion in self.stream(prompts, params, num_generations):
@@ -153,8 +155,17 @@ class RolloutEngine:
         release_memory()
 
     def prompt_length(self, prompt: str | list[dict]) -> int:
-        """Return the tokens of a prompt as it will be rendered."""
-        return len(self.harmony.render(prompt, **self.chat_template_kwargs))
+        """Return the tokens of a prompt as it will be rendered. Raises UserError for what is no prompt."""
+        return len(self._render(prompt, "the prompt"))
+
+    def _render(self, prompt: str | list[dict], name: str) -> list[int]:
+        """Return the tokens of a prompt. Raises UserError for what is no prompt. name: of the prompt, for the error."""
+        check_prompt(prompt, name)
+        try:
+            return self.harmony.render(prompt, **self.chat_template_kwargs)
+        except TemplateError as error:
+            reason = first_line(error).rstrip(".")
+            raise UserError(f"The chat template cannot render {name} ({reason}): change its messages.") from error
 
     def _requests(self, prompts: Sequence, params: SamplingParams, num_generations: int) -> list[Request]:
         """Check the arguments of `generate`, and turn them into requests."""
@@ -167,10 +178,8 @@ class RolloutEngine:
                 raise UserError(f"stop_token_ids holds {token}, and the vocabulary ends at {vocabulary - 1}.")
         requests = []
         seen = Counter()  # completions of each prompt so far; a prompt that is given twice goes on counting
-        for number, prompt in enumerate(prompts):
-            if _is_empty(prompt):
-                raise UserError(f"Prompt {number} is empty: give it some text.")
-            ids = self.harmony.render(prompt, **self.chat_template_kwargs)
+        for number, prompt in enumerate(prompts, 1):
+            ids = self._render(prompt, f"prompt {number}")
             if len(ids) + params.max_new_tokens > self.max_length:
                 raise UserError(
                     f"Prompt {number} of {len(ids)} tokens and max_new_tokens={params.max_new_tokens} exceed the "
@@ -204,13 +213,6 @@ def _is_list_of_prompts(prompts) -> bool:
     if isinstance(prompts, (str, dict)) or not hasattr(prompts, "__len__") or not len(prompts):
         return False
     return not any(isinstance(prompt, dict) for prompt in prompts)
-
-
-def _is_empty(prompt: str | list[dict]) -> bool:
-    """True for a prompt that asks nothing."""
-    if isinstance(prompt, str):
-        return not prompt.strip()
-    return not any(str(message.get("content") or "").strip() for message in prompt)
 
 
 def _make_backend(

@@ -9,10 +9,70 @@ It is parsed on token ids: decoded without special tokens it would be the run-to
 """
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
+
+from helpers.runtime import UserError, did_you_mean
 
 #: The released template prints today's date; a fixed one keeps prompts the same tomorrow.
 DATE = "2025-08-05"
+
+#: Of messages, as the released template knows them.
+ROLES = ("system", "developer", "user", "assistant", "tool")
+#: Characters of a wrong value that a message shows.
+LONGEST_VALUE = 60
+
+
+def check_prompt(prompt: object, name: str) -> None:
+    """Raise UserError unless a prompt is a text or a list of messages, and asks something.
+
+    name: of the prompt, for the error, such as "prompt 3".
+    """
+    if isinstance(prompt, str):
+        texts = [prompt]
+    elif isinstance(prompt, (list, tuple)):
+        texts = [_checked_content(message, f"{number} of {name}") for number, message in enumerate(prompt, 1)]
+    else:
+        raise UserError(
+            f"{_capitalised(name)} is {_shown(prompt)}: give a text, or a list of messages with 'role' and 'content'."
+        )
+    if not any(text.strip() for text in texts):
+        raise UserError(f"{_capitalised(name)} is empty: give it some text.")
+
+
+def _checked_content(message: object, place: str) -> str:
+    """Return the text of a message. Raises UserError for what is no message. place: such as "1 of prompt 3"."""
+    if not isinstance(message, Mapping):
+        raise UserError(
+            f"Message {place} is {_shown(message)}: give a dict with 'role' and 'content', "
+            "or the prompt as one text instead of a list."
+        )
+    has_calls = bool(message.get("tool_calls"))  # they stand in the place of content
+    if "role" not in message or ("content" not in message and not has_calls):
+        keys = ", ".join(map(repr, message))[:LONGEST_VALUE] or "none"
+        raise UserError(f"Message {place} needs the keys 'role' and 'content', and has {keys}: rename or add them.")
+    role = message["role"]
+    if role not in ROLES:
+        raise UserError(
+            f"Message {place} has the role {_shown(role)}{did_you_mean(role, ROLES)}: "
+            f"give it one of {', '.join(ROLES)}."
+        )
+    content = message.get("content")
+    if content is None and has_calls:
+        return ""
+    if not isinstance(content, str):
+        raise UserError(f"The content of message {place} is {_shown(content)}: give a text.")
+    return content
+
+
+def _capitalised(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _shown(value: object) -> str:
+    """Return a value in one short line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + " …"
 
 
 class Harmony:

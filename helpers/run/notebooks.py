@@ -1,21 +1,14 @@
-"""Run the notebooks in order, headlessly: `python -m helpers.run` (`make run`)."""
+"""The notebooks of the project, executed headlessly, each with what it takes of a run's settings."""
 
-import argparse
 import ast
 import json
-import os
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from helpers.display import text_table
-from helpers.evaluation import Report, show_difference, show_p, show_temperatures, trained_on
-from helpers.run_config import Run, known_settings, open_run, read_config
-from helpers.runtime import ROOT, UserError, did_you_mean, first_line, write_whole
-from helpers.tasks import get_task, list_presets, list_rewards, list_tasks
-from helpers.tasks.frozen import frozen_digests
+from helpers.run.settings import is_setting
+from helpers.runtime import ROOT, UserError, first_line, write_whole
 
 AGAIN = "Run it again with the same NAME: 04_grpo goes on from its last checkpoint."
 #: What a person reads in an evening.
@@ -29,7 +22,6 @@ DEEPER = (
     "04_losses_and_controls",
     "05_statistics",
 )
-TRUTH = {"True": True, "1": True, "False": False, "0": False}
 
 
 def source_of(name: str) -> Path:
@@ -46,74 +38,29 @@ def parameters_of(name: str) -> dict[str, object]:
     return {assignment.targets[0].id: ast.literal_eval(assignment.value) for assignment in assignments}
 
 
-def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
-    """Return {"MAX_STEPS": 5, "CONTROL": "shuffle"} from ["MAX_STEPS=5", "CONTROL=shuffle"].
-
-    A name is a parameter of a notebook, or a setting of CONFIG in capitals. A value is of the kind of the default.
-    Raises UserError for what is no such pair, for an unknown name, and for a value of another kind.
-    """
+def parameters_of_all() -> dict[str, object]:
+    """Return the parameters of all notebooks; where two have one, the default of the five counts."""
     parameters = {}
-    for notebook in (*DEEPER, *NOTEBOOKS):  # where both have a parameter, the default of the five counts
+    for notebook in (*DEEPER, *NOTEBOOKS):
         parameters |= parameters_of(notebook)
-    settings = {name.upper(): default for name, default in known_settings().items()}
-    given = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise UserError(f"'{pair}' is not a parameter: write NAME=value, such as MAX_STEPS=10.")
-        if name in parameters:
-            given[name] = _value_of_parameter(name, text, parameters[name])
-        elif name in settings:
-            given[name] = _value_of_setting(name, text, settings[name])
-        else:
-            nearest = did_you_mean(name, [*parameters, *settings])
-            raise UserError(f"No notebook has a parameter '{name}'{nearest}: README names the usual ones.")
-    return given
+    return parameters
 
 
-def _value_of_parameter(name: str, text: str, default: object) -> object:
-    if isinstance(default, bool):
-        return _truth(name, text)
-    if isinstance(default, (str, dict)):  # CONFIG is a dictionary in the notebooks, and here the path of a file
-        return text
-    return _number(name, text)
+def for_notebook(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the given settings a notebook takes: its parameters, and all others in its CONFIG.
 
-
-def _value_of_setting(name: str, text: str, default: object) -> object:
-    if isinstance(default, bool):
-        return _truth(name, text)
-    if isinstance(default, str):
-        return text
-    if isinstance(default, (int, float)):
-        return _number(name, text)
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _truth(name: str, text: str) -> bool:
-    if text not in TRUTH:
-        raise UserError(f"{name} must be True or False; got '{text}'.")
-    return TRUTH[text]
-
-
-def _number(name: str, text: str) -> int | float:
-    try:
-        value = float(text)
-        return int(value) if value == int(value) else value
-    except (ValueError, OverflowError):
-        raise UserError(f"{name} must be a number; got '{text}'.") from None
-
-
-def for_notebook(name: str, given: dict[str, object]) -> dict[str, object]:
-    """Return what of the given parameters and settings a notebook takes; settings are gathered in its CONFIG."""
+    given: by name, in capitals or not.
+    """
     own = parameters_of(name)
-    taken = {parameter: value for parameter, value in given.items() if parameter in own}
+    taken = {}
+    config = {}
+    for key, value in given.items():
+        if key.upper() in own:
+            taken[key.upper()] = value
+        elif is_setting(key):
+            config[key.lower()] = value
     if "CONFIG" in own:
-        settings = known_settings()
-        gathered = {key.lower(): value for key, value in given.items() if key.lower() in settings and key not in own}
-        taken["CONFIG"] = read_config(given.get("CONFIG") or {}) | gathered
+        taken["CONFIG"] = config
     return taken
 
 
@@ -145,7 +92,7 @@ class Progress:
         """Nothing is held back that should be shown."""
 
 
-def run_notebook(name: str, folder: Path, given: dict[str, object]) -> None:
+def run_notebook(name: str, folder: Path, given: Mapping[str, Any]) -> None:
     """Execute one notebook into `folder`, as .ipynb and as HTML, the HTML also when a cell fails.
 
     given: parameters of notebooks and settings of CONFIG, in capitals; those that this notebook lacks are left out.
@@ -223,130 +170,3 @@ def write_html(path):
             cell.metadata["transient"] = {"remove_source": True}
     page, _ = HTMLExporter().from_notebook_node(notebook)
     write_whole(path.with_suffix(".html"), page)
-
-
-def summary(folder: Path, minutes: float) -> str:
-    """Return the closing table, from what 05_evaluate wrote."""
-    saved = json.loads((folder / "report.json").read_text())
-    report = Report.from_dict(saved)
-    best = report.best
-    base_at = show_temperatures(report.base_temperatures)
-    tuned_at = show_temperatures(report.tuned_temperatures)
-    headline = report.headline
-    rows = [
-        (f"tuned at its best, {tuned_at} [95 %]", _show_share(best.tuned_rate, best.tuned_interval)),
-        (f"base at its best, {base_at} [95 %]", _show_share(best.base_rate, best.base_interval)),
-        ("smallest of three differences", f"{show_difference(headline)}, against the base {report.headline_base}"),
-        ("", show_p(headline)),
-        ("against the base at its best", show_difference(best)),
-        ("against the base greedy", show_difference(report.against_greedy)),
-        ("against the base at T = 1", show_difference(report.against_sampled)),
-        ("both at T = 1", show_difference(report.sampled)),
-        ("on", f"{best.items} held-out prompts in {best.clusters} clusters not trained on"),
-        ("verdict", report.verdict),
-    ]
-    for outcome in report.base_outcomes | report.tuned_outcomes:
-        before = report.base_outcomes.get(outcome, 0.0)
-        after = report.tuned_outcomes.get(outcome, 0.0)
-        rows.append((f"{outcome} at T = 1", f"{before:.1%} -> {after:.1%}"))
-    rows += [
-        ("trained", trained_on(saved["origin"])),
-        ("minutes", f"{minutes:.1f}"),
-        ("report", str((folder / "05_evaluate.html").resolve())),
-    ]
-    return text_table(rows)
-
-
-def _show_share(rate: float, interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{rate:.1%} [{low:.1%}, {high:.1%}]"
-
-
-def tasks_table() -> str:
-    """Return a table of the tasks, and one of their options.
-
-    A task has its splits, the digest of its frozen training rows, and what is asked.
-    """
-    rows = []
-    options = []
-    for name in list_tasks():
-        task = get_task(name)
-        digests = frozen_digests(task) or {}
-        summary = (type(task).__doc__ or "").split("\n")[0]
-        rows.append((name, " ".join(task.splits), digests.get("train", "not frozen")[:12], summary))
-        options += [(name, option, sentence) for option, sentence in task.options.items()]
-    listed = text_table(rows, header=("task", "splits", "train sha256", "what is asked"))
-    return listed + "\n\n" + text_table(options, header=("task", "option in TASK_OPTIONS", "what it is"))
-
-
-def rewards_table() -> str:
-    """Return a table of the rewards, and one of the presets."""
-    rewards = []
-    for spec in list_rewards():
-        low, high = spec.value_range
-        needs = ", ".join(spec.needs) or "-"
-        rewards.append((spec.name, f"{low:g} to {high:g}", needs, spec.summary))
-    presets = []
-    for name, terms in list_presets().items():
-        presets.append((name, ", ".join(f"{reward}={weight:g}" for reward, weight in terms)))
-    listed = text_table(rewards, header=("reward", "range", "columns", "what it pays"))
-    return listed + "\n\n" + text_table(presets, header=("preset", "rewards and their weights"))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, or 1 after one sentence on what went wrong."""
-    parser = argparse.ArgumentParser(prog="make run", description=__doc__.splitlines()[0])
-    parser.add_argument("--profile", default="", help="default: what each notebook says")
-    parser.add_argument("--name", default="", help="folder under runs/ (default: the time)")
-    parser.add_argument("--deeper", action="store_true", help="run the notebooks in notebooks/deeper instead")
-    parser.add_argument("--list", choices=("tasks", "rewards"), help="print what there is, and run nothing")
-    parser.add_argument("parameters", nargs="*", help="NAME=value, for the notebooks that have NAME, or for CONFIG")
-    args = parser.parse_args(arguments)
-    if args.list:
-        print(tasks_table() if args.list == "tasks" else rewards_table())
-        return 0
-    started = time.monotonic()
-    try:
-        given = read_pairs(args.parameters)
-        if args.profile:
-            given.setdefault("PROFILE", args.profile)
-        run = _check_run(given, args.name)
-        given["RUN_DIR"] = str(run.folder)
-        given.setdefault("PROFILE", run.profile.name)  # one for all notebooks, where each would choose its own
-        print(f"{run.profile}\nWriting to {run.folder}", flush=True)
-        os.environ["HELPERS_HEADLESS"] = "1"
-        if run.profile.device == "cpu":  # so small a model gains nothing from more threads
-            os.environ.setdefault("OMP_NUM_THREADS", "2")
-        notebooks = DEEPER if args.deeper else NOTEBOOKS
-        if run["dry_run"]:
-            notebooks = ("04_grpo",)
-        for name in notebooks:
-            run_notebook(name, run.folder, given)
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
-        return 130
-    minutes = (time.monotonic() - started) / 60
-    if run["dry_run"]:
-        print(f"\n{printed_by_last_cell(run.folder / '04_grpo.ipynb')}")
-        print(f"The dry run of task '{run.task_name}' came to its end in {minutes:.1f} minutes: {run.folder}/*.html")
-    elif args.deeper:
-        print(f"\nAll of notebooks/deeper ran, in {minutes:.1f} minutes: {run.folder}/*.html")
-    else:
-        print("\n" + summary(run.folder, minutes))
-    return 0
-
-
-def _check_run(given: dict[str, object], name: str) -> Run:
-    """Return the run that 04_grpo and 05_evaluate would open. Raises UserError for what they would refuse."""
-    parameters = parameters_of("04_grpo") | given
-    config = for_notebook("04_grpo", given)["CONFIG"]
-    run_dir = parameters["RUN_DIR"] or ROOT / "runs" / (name or time.strftime("%Y-%m-%d_%H-%M-%S"))
-    settings = (parameters["PROFILE"], parameters["TASK"], parameters["SEED"], run_dir, parameters["MAX_STEPS"])
-    return open_run(config, *settings)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,265 +1,220 @@
-"""The settings of a run of the notebooks: what their cell `CONFIG` may hold, and the run that follows from it."""
+"""A run: its settings checked, its task and its rewards, before a model is loaded."""
 
 import json
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from peft import PeftModel
-
-from helpers.display import LiveView
-from helpers.evaluation import SweepPlan, check_task, sample_records, sweep_plan, trained_on
-from helpers.grpo import GRPOConfig, apply_control, check_control, dry_run, recipe
-from helpers.grpo.rft import check_baseline, train_rft
-from helpers.grpo.trainer import GRPOTrainer
-from helpers.model.load import load_model
-from helpers.model.lora import add_lora
-from helpers.model.memory import largest_batch, memory_plan, rollout_length
+from helpers.evaluation.records import SweepPlan, sweep_plan
+from helpers.grpo.config import GRPOConfig
+from helpers.grpo.controls import apply_control
+from helpers.grpo.recipes import recipe
 from helpers.profiles import Profile, get_profile
 from helpers.rewards.calling import name_of
-from helpers.rollout.engine import RolloutEngine
-from helpers.rollout.sampling import SamplingParams
-from helpers.runtime import (
-    ROOT,
-    EndOfNotebook,
-    UserError,
-    check_whole,
-    did_you_mean,
-    first_line,
-    recover_folder,
-    run_folder,
-)
+from helpers.run.settings import TABLE, RunSettings, canonical_name, is_setting, read_config, sort_settings
+from helpers.runtime import ROOT, UserError, run_folder, write_whole
 from helpers.tasks.choosing import choose_rewards, choose_task
+from helpers.tasks.columns import Columns
 from helpers.tasks.task import Task
 
-#: Keys of CONFIG that are no fields of `GRPOConfig`, with their defaults.
-DEFAULTS = {
-    "task_options": "",  # options of the task, name=value with commas between them, as `make tasks` lists them
-    "rewards": "",  # a preset, or rewards with their weights, as `make rewards` lists them; "": the task's own
-    "recipe": "",  # the settings of a published method: grpo, dr_grpo, dapo, gspo, cispo or guide
-    "control": "",  # a run without the lesson: shuffle, flip, freeze, certainty or majority
-    "baseline": "",  # "rft": imitate the model's own right answers in place of GRPO
-    "dry_run": False,  # check data, rewards and one step, and end before the training
-    "sandbox": "auto",  # "process" for a host without seccomp; it prints what that does not stop
-    "sweep": "auto",  # how much an evaluation asks: full or small; "auto": what the profile says
-    "items": None,  # prompts that decide; None: those of the sweep
-    "fallback_steps": 10,  # steps that an evaluation trains where it finds no adapter
-}
-#: Fields of `GRPOConfig` that notebooks set by themselves.
-SET_BY_NOTEBOOKS = ("output_dir", "max_steps", "seed", "reward_weights")
-
-
-def known_settings() -> dict[str, object]:
-    """Return every key that CONFIG may hold, with its default."""
-    grpo = {}
-    for its_field in fields(GRPOConfig):
-        if its_field.name not in SET_BY_NOTEBOOKS:
-            grpo[its_field.name] = None if its_field.default is MISSING else its_field.default
-    return DEFAULTS | grpo
-
-
-def read_config(config: dict | str | Path) -> dict:
-    """Return the settings of a CONFIG: a dictionary, or the path of a JSON file that holds one.
-
-    Raises UserError for a file that cannot be read and for a key that is no setting.
-    """
-    if not isinstance(config, dict):
-        try:
-            config = json.loads(Path(config).read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError) as error:
-            raise UserError(
-                f"CONFIG must be a dictionary or the path of a JSON file; {config!r} is neither ({first_line(error)})."
-            ) from error
-    if not isinstance(config, dict):
-        raise UserError('CONFIG must hold an object of settings, such as {"learning_rate": 1e-3}.')
-    known = known_settings()
-    for name in config:
-        if name == "reward_weights":
-            raise UserError('CONFIG gives weights in "rewards", such as {"rewards": "math_answer,math_format=0.1"}.')
-        if name in SET_BY_NOTEBOOKS:
-            raise UserError(f"'{name}' is not set in CONFIG: the notebook's own parameters decide it.")
-        if name not in known:
-            raise UserError(f"CONFIG has no setting '{name}'{did_you_mean(name, known)}: help(GRPOConfig) lists most.")
-    return dict(config)
+#: Prompts that training draws from where the task makes them.
+GENERATED_PROMPTS = 2000
+#: More rows than any data set has.
+ALL_ROWS = 2**62
+#: File of a run's folder that holds every setting of it.
+SETTINGS_FILE = "settings.json"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its profile, its folder, and the settings of its CONFIG.
+    """One run: its machine and its settings. The task and what depends on it are made when they are first used.
 
-    The task and what depends on it are made when they are first used.
+    grpo: the settings of `GRPOConfig` that were given. notes: a sentence about each given name that has no effect.
     """
 
     profile: Profile
-    folder: Path
-    task_name: str
-    seed: int
-    max_steps: int | None
-    settings: dict
+    settings: RunSettings
+    grpo: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
 
-    def __getitem__(self, name: str) -> object:
-        """Return a setting that is no field of `GRPOConfig`."""
-        return self.settings.get(name, DEFAULTS[name])
+    @property
+    def folder(self) -> Path:
+        """Where the run writes."""
+        given = self.settings.run_dir
+        return Path(given).expanduser() if given else ROOT / "runs" / "notebook"
+
+    @property
+    def seed(self) -> int:
+        return self.grpo.get("seed", GRPOConfig.seed)
 
     @cached_property
     def task(self) -> Task:
-        return choose_task(self.task_name, self.profile, self["task_options"], level=self["sandbox"])
+        return self.make_task()
+
+    def make_task(self, drop_faulty: bool = False) -> Task:
+        """Return the task. drop_faulty: leave out rows of data that cannot be used, in place of refusing them."""
+        settings = self.settings
+        columns = Columns(
+            prompt=settings.prompt_column,
+            answer=settings.answer_column,
+            system_prompt=settings.system_prompt,
+            template=settings.template,
+        )
+        return choose_task(
+            settings.task,
+            self.profile,
+            settings.task_options,
+            data=settings.data,
+            columns=columns,
+            rewards=settings.rewards,
+            drop_faulty=drop_faulty,
+            level=settings.sandbox,
+        )
 
     @cached_property
-    def _rewards(self) -> tuple[list[Callable], list[float], dict]:
+    def train_dataset(self):
+        """The prompts that training draws from, a `datasets.Dataset`."""
+        default = ALL_ROWS if self.settings.data else GENERATED_PROMPTS
+        return self.task.dataset("train", self.settings.train_prompts or default, seed=self.seed)
+
+    @cached_property
+    def chosen_rewards(self) -> tuple[list[Callable], list[float]]:
+        """The reward functions and their weights, without what a control does to them."""
+        return choose_rewards(self.settings.rewards, self.task)
+
+    @cached_property
+    def _paid(self) -> tuple[list[Callable], list[float], dict]:
         """Reward functions, their weights, and the settings that a control changes."""
-        chosen, weights = choose_rewards(self["rewards"], self.task)
-        return apply_control(self["control"], chosen, self.seed, self.task.behaviours, reward_weights=weights)
+        functions, weights = self.chosen_rewards
+        control = self.settings.control
+        return apply_control(control, functions, self.seed, self.task.behaviours, reward_weights=weights)
 
     @property
     def reward_funcs(self) -> list[Callable]:
-        return self._rewards[0]
+        return self._paid[0]
 
     @property
     def reward_weights(self) -> list[float]:
-        return self._rewards[1]
+        return self._paid[1]
 
     @cached_property
     def config(self) -> GRPOConfig:
-        """The settings of the training. Those of CONFIG stand above the recipe's, and a control's above both."""
-        from_recipe = recipe(self["recipe"]) if self["recipe"] else {}
-        from_config = {name: value for name, value in self.settings.items() if name not in DEFAULTS}
-        _, weights, from_control = self._rewards
-        return GRPOConfig.for_profile(
+        """The settings of the training. Those that were given stand above the recipe's, and a control's above both."""
+        from_recipe = recipe(self.settings.recipe) if self.settings.recipe else {}
+        _, weights, from_control = self._paid
+        config = GRPOConfig.for_profile(
             self.profile,
             output_dir=str(self.folder / "grpo"),
-            seed=self.seed,
-            max_steps=self.max_steps,
             reward_weights=tuple(weights),
-            **(from_recipe | from_config | from_control),
+            **(from_recipe | self.grpo | from_control),
         )
+        if config.max_steps is None:  # it follows from the number of prompts
+            config = config.for_prompts(len(self.train_dataset))
+        return config
 
     @property
     def sweep(self) -> SweepPlan:
-        return sweep_plan(self["sweep"], self.profile)
+        """How much an evaluation asks."""
+        plan = sweep_plan("auto", self.profile)
+        return plan if self.settings.items is None else replace(plan, items=self.settings.items)
 
     def check(self) -> None:
-        """Raise UserError for a setting that the training or the evaluation would refuse."""
-        check_control(self["control"])
-        check_baseline(self["baseline"], self["control"])
-        if self["items"] is not None:
-            check_whole("items", self["items"], least=2)
-        check_whole("fallback_steps", self["fallback_steps"], least=1)
-        if not isinstance(self["dry_run"], bool):
-            raise UserError(f"dry_run must be True or False; got {self['dry_run']!r}.")
-        sweep_plan(self["sweep"], self.profile)
-        _ = self.config  # made here, as it checks itself, its task and its rewards
+        """Raise UserError for settings that contradict each other, and for a task or rewards that cannot be made."""
+        if self.settings.baseline and self.settings.control:
+            raise UserError("A control changes rewards, and a baseline learns from grades: give baseline or control.")
+        _ = self.config  # it needs the task and its rewards, and all three check themselves
 
-    def __str__(self):
-        """The profile, the rewards, and every setting that differs from the defaults of `GRPOConfig`."""
+    def differences(self) -> dict[str, Any]:
+        """Return the settings that are not the defaults of `RunSettings` and `GRPOConfig`, by name."""
+        found = {}
+        for settings in (self.settings, self.config):
+            for its_field in fields(settings):
+                value = getattr(settings, its_field.name)
+                is_shown = its_field.name in TABLE and its_field.name != "run_dir"
+                if is_shown and value not in (None, its_field.default):
+                    found[its_field.name] = value
+        return found
+
+    def all_settings(self) -> dict[str, Any]:
+        """Return every setting of the run with the value that it has."""
+        own = asdict(self.settings) | {"run_dir": str(self.folder)}
+        profile = {name: getattr(self.profile, name) for name, (owner, _) in TABLE.items() if owner is Profile}
+        return own | profile | asdict(self.config)
+
+    def __str__(self) -> str:
+        """The profile, the rewards, and every setting that differs from its default."""
         rewards = [f"{weight:g} x {name_of(f)}" for f, weight in zip(self.reward_funcs, self.reward_weights)]
         lines = [str(self.profile), "rewards: " + ", ".join(rewards)]
-        for its_field in fields(GRPOConfig):
-            value = getattr(self.config, its_field.name)
-            if its_field.name not in ("output_dir", "reward_weights") and value != its_field.default:
-                lines.append(f"{its_field.name:<28} {value}")
+        lines += [f"{name:<28} {value}" for name, value in self.differences().items()]
         return "\n".join(lines)
 
 
-def open_run(
-    config: dict | str | Path = "",
-    profile: str | Profile = "auto",
-    task: str = "matmul",
-    seed: int = 0,
-    run_dir: str | Path = "",
-    max_steps: int | None = None,
-) -> Run:
+def open_run(settings: Mapping[str, Any] | str | Path) -> Run:
     """Check the settings of a run, make its folder, and return the run.
 
-    config: a dictionary, or the path of a JSON file; "": no settings. run_dir: "" is runs/notebook in the project.
-    max_steps: None: the profile's. Raises UserError for whatever the training or the evaluation would refuse.
+    settings: a dictionary, or the path of a TOML or JSON file; `make help-run` lists what it may hold. The folder gets
+    all of them as `settings.json`. Raises UserError for whatever the training or the evaluation would refuse.
     """
-    settings = read_config(config) if config else {}
-    folder = Path(run_dir).expanduser() if run_dir else ROOT / "runs" / "notebook"
-    run = Run(get_profile(profile), folder, task, seed, max_steps, settings)
+    run = make_run(read_config(settings))
     run.check()
-    run_folder(folder)
+    run_folder(run.folder)
+    write_whole(run.folder / SETTINGS_FILE, json.dumps(run.all_settings(), indent=2, default=str) + "\n")
     return run
 
 
-def end_early(run: Run, trainer: GRPOTrainer) -> None:
-    """End the notebook before the training, where the run is a dry run or a baseline; return otherwise.
+def make_run(settings: Mapping[str, Any]) -> Run:
+    """Return the run of some settings, each of which is checked by itself."""
+    given = sort_settings(settings)
+    if given.run.get("data"):
+        given.run.setdefault("task", "custom")
+    run_settings = RunSettings(**given.run)
+    _check_batch(run_settings.recipe, given.profile)
+    profile = replace(get_profile(run_settings.profile), **given.profile)
+    _check_model(profile)
+    return Run(profile, run_settings, given.grpo, given.notes)
 
-    A dry run checks data and rewards, takes one step back and forth, and lets the model answer a few prompts of each
-    split. A baseline is trained and saved.
+
+def _check_model(profile: Profile) -> None:
+    """Raise UserError for a model that is no folder, where it must be one."""
+    if (Path(profile.model).expanduser() / "config.json").is_file():
+        return
+    is_path = profile.model.startswith((".", "/", "~"))
+    if is_path or profile.device == "cpu":
+        raise UserError(
+            f"There is no model in '{profile.model}': on the CPU it is a folder with a config.json, and with "
+            "PROFILE=auto on a machine with a GPU it may be an id of the hub."
+        )
+
+
+def _check_batch(recipe_name: str, given: Mapping[str, Any]) -> None:
+    """Raise UserError for a batch that a recipe would undo."""
+    if recipe_name and "generation_batch_size" in given and "per_device_train_batch_size" in recipe(recipe_name):
+        raise UserError(
+            f"The recipe '{recipe_name}' says how its batches are cut: give per_device_train_batch_size, "
+            "gradient_accumulation_steps and steps_per_generation in place of generation_batch_size."
+        )
+
+
+def parameters_in(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run that a notebook gives: its parameters in capitals, and what its CONFIG holds.
+
+    variables: the notebook's `globals()`. Names that are no settings, and parameters that have their default, are left
+    out. Raises UserError where a parameter and CONFIG contradict each other.
     """
-    if run["dry_run"]:
-        from helpers.lint import describe_lint
-        from helpers.tasks.validation import validate_data
-
-        dry_run(trainer)
-        params = SamplingParams(trainer.args.max_completion_length, seed=run.seed)
-        for split in run.task.splits:
-            records = sample_records(trainer.engine, run.task, run.task.dataset(split, 8), params, "base")
-            outcomes = sorted(record["outcome"] for record in records)
-            print(f"{split}: {len(records)} prompts, answers {', '.join(outcomes)}")
-        for sentence in validate_data(run.task):
-            print(sentence)
-        chosen, weights = choose_rewards(run["rewards"], run.task)
-        print(describe_lint(run.task, run.task.dataset("train", 8, seed=run.seed), chosen, weights))
-        raise EndOfNotebook("The dry run ends here, before the training: leave dry_run out of CONFIG to train.")
-    if run["baseline"]:
-        imitated = train_rft(trainer)
-        trainer.save_model(run.folder / "adapter")
-        print(f"{imitated.kept} of {imitated.drawn} completions were right; imitated in {imitated.steps} steps")
-        raise EndOfNotebook(f"The baseline ends here; its adapter is in {run.folder.name}/adapter, for 05_evaluate.")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A model whose adapter can be switched off, and the engine that draws from it.
-
-    origin: how the adapter was trained, as `GRPOTrainer.save_model` wrote it; None where nobody knows.
-    """
-
-    model: PeftModel
-    engine: RolloutEngine
-    params: SamplingParams
-    origin: dict | None
-
-
-def load_trained(run: Run, seed: int) -> Trained:
-    """Load the adapter that 04_grpo left in the folder of the run, on its model.
-
-    Where there is none, a few steps are trained first. seed: of the answers. Raises UserError for an adapter that was
-    trained on another task.
-    """
-    profile = run.profile
-    adapter = recover_folder(run.folder / "adapter")  # atomic, even if 04_grpo was killed while it wrote
-    if not adapter.exists():
-        adapter = _train_fallback(run)
-    origin = None
-    max_completion_length = profile.max_completion_length
-    if (adapter / "trainer_state.json").exists():
-        origin = json.loads((adapter / "trainer_state.json").read_text())
-        check_task(origin, run.task)
-        max_completion_length = origin["settings"]["max_completion_length"]
-        print(f"{adapter.relative_to(run.folder.parent)}: seed {origin['settings']['seed']}, {trained_on(origin)}")
-    length = rollout_length(max_completion_length)
-    batch = largest_batch(profile, length)  # as many answers at a time as the memory plan allows
-    model, tokenizer = load_model(profile=profile, adapter=adapter, plan=memory_plan(profile, batch, length))
-    effort = {"reasoning_effort": profile.reasoning_effort}
-    engine = RolloutEngine(model, tokenizer, max_batch_size=batch, max_length=length, chat_template_kwargs=effort)
-    return Trained(model, engine, SamplingParams(max_completion_length, seed=seed), origin)
-
-
-def _train_fallback(run: Run) -> Path:
-    """Train a few steps, so that there is something to compare; return the folder of the adapter."""
-    profile = run.profile
-    steps = run["fallback_steps"]
-    print(f"There is no adapter in {run.folder.name}: training {steps} steps now. Run 04_grpo for a real one.")
-    config = replace(run.config, max_steps=steps, output_dir=str(run.folder / "fallback"))
-    model, tokenizer = load_model(profile=profile, plan=config.memory_plan(profile))
-    model = add_lora(model, r=profile.lora_r, alpha=profile.lora_alpha, targets=profile.lora_targets, seed=run.seed)
-    prompts = run.task.dataset("train", 2000, seed=run.seed)
-    trainer = GRPOTrainer(model, run.reward_funcs, config, prompts, tokenizer, callbacks=[LiveView()], task=run.task)
-    trainer.train(resume_from_checkpoint=True)
-    adapter = run.folder / "fallback" / "adapter"
-    trainer.save_model(adapter)
-    return adapter
+    parameters = {}
+    for variable, value in variables.items():
+        if variable.isupper() and is_setting(variable):
+            name = canonical_name(variable)
+            default = TABLE[name][1].default if name in TABLE else None
+            if value != default:
+                parameters[name] = value
+    config = {canonical_name(name): value for name, value in read_config(variables.get("CONFIG", "")).items()}
+    for name in parameters.keys() & config.keys():
+        if parameters[name] != config[name]:
+            raise UserError(
+                f"CONFIG says {name} = {config[name]!r}, and the parameter {name.upper()} is {parameters[name]!r}: "
+                "change one of them."
+            )
+    return parameters | config

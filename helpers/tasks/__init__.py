@@ -1,6 +1,7 @@
 """What can be learned: each task has its prompts, rewards and grades.
 
-A task is known by its name in `TASKS`, by its place ("module:function"), or is an object that a notebook made.
+A task is known by its name in `TASKS`, by its place ("module:function"), or is an object that a notebook made. The task
+"custom" is made of data of the user's alone (`choosing.choose_task`).
 """
 
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from helpers.rewards.registry import (
 )
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.custom import CustomTask
+from helpers.tasks.data import NAME as DATA_TASK
+from helpers.tasks.data import DataTask
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Task
 
@@ -63,11 +66,14 @@ def task_factory(name: str) -> Callable[..., Task] | Task:
             f"A task's name is a text, and this is a {type(name).__name__}: use a task that you have made as it is, or "
             "name its place, module:function."
         )
+    if name == DATA_TASK:
+        raise UserError(f"Task '{name}' is made of data of yours: name them in DATA.")
     place = TASKS.get(name, name)
     if ":" not in place:
+        known = [*TASKS, DATA_TASK]
         raise UserError(
-            f"There is no task '{name}'{did_you_mean(name, TASKS)}: choose {', '.join(TASKS)}, or write "
-            "module:function."
+            f"There is no task '{name}'{did_you_mean(name, known)}: choose {', '.join(TASKS)}, or '{DATA_TASK}' with "
+            "data of yours, or write module:function."
         )
     found = import_by_name("task", place)
     if not callable(found):

@@ -4,26 +4,74 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from helpers.profiles import Profile
-from helpers.rewards.calling import name_of
+from helpers.rewards.calling import arguments_without_logs, call_reward, name_of
 from helpers.rewards.registry import Reward, check_signature, columns_of, get_reward, list_presets, list_rewards
+from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, first_line
-from helpers.tasks import get_task, task_factory
+from helpers.tasks import DATA_TASK, get_task, task_factory
+from helpers.tasks.columns import ARGUMENTS, Columns
+from helpers.tasks.custom import CustomTask
+from helpers.tasks.data import DataTask, check_answers
 from helpers.tasks.importing import import_by_name
-from helpers.tasks.task import Task
+from helpers.tasks.reading import open_source
+from helpers.tasks.task import Row, Task
 
 Chosen = tuple[list[Callable], list[float]]
 
 
-def choose_task(name: str, profile: Profile, options: str = "", **common) -> Task:
+def choose_task(
+    name: str,
+    profile: Profile,
+    options: str = "",
+    *,
+    data: str | Path = "",
+    columns: Columns | None = None,
+    rewards: str = "",
+    drop_faulty: bool = False,
+    **common,
+) -> Task:
     """Return a task, with the options that suit the profile's model but for those that are given.
 
-    name: as for `get_task`. options: "", or name=value for options of the task, with commas between them; `make tasks`
-    lists them. common: options that a notebook has for every task; a task that lacks one does without it.
+    name: as for `get_task`, or "custom" for data alone. options: "", or name=value for options of the task, with commas
+    between them; `make tasks` lists them. common: options that a notebook has for every task; a task that lacks one
+    does without it.
 
-    Raises UserError for an option that the task does not have or that has no such value, and as `get_task`.
+    data: "", or rows of the user's that the task is to judge in place of its own (`DataTask`). columns, drop_faulty: as
+    for `DataTask`. rewards: as for `choose_rewards`; they grade where the data have no answers.
+
+    Raises UserError for an option that the task does not have or that has no such value, for data that the task cannot
+    judge, and as `get_task`.
     """
+    if not str(data):
+        return _choose_own(name, profile, options, common)
+    if name != DATA_TASK:
+        if ":" in name:
+            raise UserError(
+                f"'{name}' makes its own rows, so DATA='{data}' has no effect: leave one of them out, or let a "
+                "CustomTask read the data there."
+            )
+        base = _choose_own(name, profile, options, common)
+        return DataTask(data, columns, base, drop_faulty=drop_faulty)
+    if options.strip():
+        raise UserError(f"Task '{name}' has no options, so TASK_OPTIONS='{options}' has no effect: leave it empty.")
+    return _choose_data(data, columns or Columns(), rewards, drop_faulty)
+
+
+def _choose_data(data: str | Path, columns: Columns, rewards: str, drop_faulty: bool) -> Task:
+    """Return a task of data alone: graded by their answers or, where they have none, by the rewards."""
+    source = open_source(data)
+    first = next(source.rows(), None)
+    if first is None or columns.answer in first.values or rewards.strip() in ("", DATA_TASK):
+        return DataTask(source, columns, drop_faulty=drop_faulty)
+    functions, weights = _parse_rewards(rewards, {})
+    return DataTask(source, columns, None, functions, reward_weights=weights, drop_faulty=drop_faulty)
+
+
+def _choose_own(name: str, profile: Profile, options: str, common: Mapping[str, object]) -> Task:
+    """Return a task that has its own rows."""
     factory = task_factory(name)
     if isinstance(factory, Task):
         if options.strip():
@@ -84,14 +132,23 @@ def choose_rewards(text: str, task: Task) -> Chosen:
 
     text: "", or the task's name, for its own; the name of a preset, such as "math"; or names of rewards with commas
     between them, each with a weight if it is not 1, such as "math_answer, math_format=0.1". A name is that of a
-    registered reward, of one of the task's own, or "module:function". The task's grades stay what they are.
+    registered reward, of one of the task's own, "module:function" or "path/to/file.py:function". The task's grades
+    stay what they are.
 
     Raises UserError for an unknown name, a weight that is no number, a reward named twice, and a reward that reads a
-    column which the task's data do not have.
+    column which the task's data do not have or have in another form: one that is not the task's own is called once, on
+    a row of the task.
     """
     if text.strip() in ("", task.name):
         return list(task.reward_funcs), list(task.reward_weights)
     own = {name_of(function): function for function in task.reward_funcs}
+    functions, weights = _parse_rewards(text, own)
+    _check_rewards(functions, task)
+    return functions, weights
+
+
+def _parse_rewards(text: str, own: dict[str, Callable]) -> Chosen:
+    """Return reward functions and their weights. own: those of the task, by name."""
     preset = text.strip()
     if preset.isidentifier() and preset not in own and preset in list_presets():
         pairs = list_presets()[preset]
@@ -105,22 +162,70 @@ def choose_rewards(text: str, task: Task) -> Chosen:
             raise UserError(f"REWARDS names '{name}' twice: give it once, with its weight.")
     if not any(weights):
         raise UserError("All weights in REWARDS are 0, so nothing could be learned: give one reward another weight.")
-    _check_rewards(functions, task)
     return functions, weights
 
 
 def _check_rewards(functions: Sequence[Callable], task: Task) -> None:
     """Raise UserError for a reward that the trainer could not call with the columns of the task's data."""
-    columns = [column for column in task.dataset("train", 1).column_names if column != "prompt"]
+    first = task.dataset("train", 1)
+    columns = [column for column in first.column_names if column != "prompt"]
     for function in functions:
         name = name_of(function)
-        missing = [column for column in columns_of(name) if column not in columns]
-        if missing:
-            raise UserError(
-                f"Reward '{name}' reads the column '{missing[0]}', and the data of task '{task.name}' have "
-                f"{', '.join(columns)}: choose another reward or add the column."
-            )
+        for column in (*columns_of(name), *_required_columns(function)):
+            if column not in columns:
+                raise _missing_column(name, column, task, columns)
         check_signature(name, function, columns)
+        if function not in task.reward_funcs:
+            _try_reward(function, task, first[0], columns)
+            if isinstance(task, CustomTask) and columns_of(name):  # the project's, which costs nothing to call
+                check_answers(function, task)
+
+
+def _missing_column(reward: str, column: str, task: Task, columns: Sequence[str]) -> UserError:
+    return UserError(
+        f"Reward '{reward}' reads the column '{column}'{did_you_mean(column, columns)}, and the data of task "
+        f"'{task.name}' have {', '.join(columns)}: choose another reward or add the column."
+    )
+
+
+def _required_columns(function: Callable) -> list[str]:
+    """Return the parameters of a reward that only a column of the data can fill."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # `check_signature` says so
+        return []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    required = [one.name for one in parameters if one.kind in by_name and one.default is one.empty]
+    return [name for name in required if name not in ARGUMENTS]
+
+
+def _try_reward(function: Callable, task: Task, row: Row, columns: Sequence[str]) -> None:
+    """Call a reward on one row. Raises UserError where it cannot read the row's columns.
+
+    Other exceptions say nothing of the data: the reward may need a trainer, or a text of another form.
+    """
+    arguments = arguments_without_logs([row], [Completion.of_text("an answer")])
+    name = name_of(function)
+    try:
+        call_reward(function, **arguments, trainer_state=None)
+    except KeyError as error:
+        column = error.args[0] if error.args else ""
+        if isinstance(column, str) and column.isidentifier() and column not in (*columns, *ARGUMENTS):
+            raise _missing_column(name, column, task, columns) from error
+        raise _does_not_fit(name, task, error) from error
+    except (UserError, TypeError) as error:
+        raise _does_not_fit(name, task, error) from error
+    except Exception:
+        return
+
+
+def _does_not_fit(reward: str, task: Task, error: Exception) -> UserError:
+    said = first_line(error)
+    what = said.rpartition(": ")[0] or said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
+    return UserError(
+        f"Reward '{reward}' cannot read the data of task '{task.name}' ({what.rstrip('.')}): choose another reward, or "
+        "data with what it reads."
+    )
 
 
 def _parse(text: str, own: Mapping[str, Callable]) -> list[tuple[str, float]]:

@@ -1,20 +1,82 @@
-"""Tasks and rewards of the user's own, named as "module:function"."""
+"""Tasks and rewards of the user's own, named as "module:function" or "path/to/file.py:function"."""
 
-from importlib import import_module
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module, invalidate_caches
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 
 from helpers.runtime import UserError, first_line
 
+#: The variable with the folder in which a user gave a command; notebooks run in another one.
+CALLER_DIR = "HELPERS_CALLER_DIR"
+
 
 def import_by_name(what: str, name: str) -> object:
-    """Return what "module:function" names. what: "task" or "reward", for the message.
+    """Return what "module:function" or "path/to/file.py:function" names. what: "task" or "reward", for the message.
 
-    Raises UserError if it cannot be imported, whatever goes wrong in the module.
+    A module is looked for in the folder that the user is in, too. Raises UserError if it cannot be imported, whatever
+    goes wrong in the module.
     """
-    module, _, attribute = name.partition(":")
+    place, _, attribute = name.rpartition(":")
     try:
-        return getattr(import_module(module), attribute)
+        module = _import_file(place) if place.endswith(".py") else _import_module(place)
+        return getattr(module, attribute)
     except Exception as error:
         raise UserError(
             f"Cannot import the {what} '{name}' ({type(error).__name__}: {first_line(error)}): write module:function, "
-            "with a module that lies where Python finds it, such as the project's folder or one in PYTHONPATH."
+            "with a module in the folder that you are in or in one of PYTHONPATH, or path/to/file.py:function."
         ) from error
+
+
+def _callers_folders() -> list[Path]:
+    folders = [Path.cwd()]
+    if os.environ.get(CALLER_DIR):
+        folders.append(Path(os.environ[CALLER_DIR]).absolute())
+    return folders
+
+
+def _import_module(name: str) -> ModuleType:
+    with _searched_first(_callers_folders()):
+        return import_module(name)
+
+
+def _import_file(place: str) -> ModuleType:
+    """Import a file under a name of its own, since its stem may be the name of another module. It is imported once."""
+    candidates = [folder / Path(place).expanduser() for folder in _callers_folders()]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"there is no file {place}")
+    path = path.resolve()
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = spec_from_file_location(name, path)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _searched_first([path.parent, *_callers_folders()]):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _searched_first(folders: Sequence[Path]) -> Iterator[None]:
+    """Let Python look for modules in some folders first; afterwards they are searched last, for later imports."""
+    invalidate_caches()  # a module may have been written a moment ago
+    added = [str(folder) for folder in folders]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for folder in added:
+            sys.path.remove(folder)
+        sys.path.extend(folder for folder in added if folder not in sys.path)

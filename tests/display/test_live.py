@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from helpers import LiveView
+from helpers import LiveView, plot_training, read_metrics
 from helpers.display import page
 from helpers.runtime import ROOT
 from tests.grpo.small import trainer_in
@@ -455,6 +455,22 @@ def test_a_run_that_was_stopped_goes_on_and_shows_its_history(tmp_path, prompts,
     assert finished.last_completions[0]["rewards"] == resumed.last_completions[0]["rewards"]
     page_of_the_end = page.page(finished.state)
     assert "3 of 3 steps done" in page_of_the_end and "best completion" in page_of_the_end
+
+
+def test_the_curves_of_a_resumed_run_have_all_of_its_steps(tmp_path, prompts, bundles):
+    """They began at the step that was resumed, so what the sessions before had gained could not be seen."""
+    trainer_in(tmp_path, prompts, callbacks=[Recorder(stop_after=1)]).train()
+    resumed = trainer_in(tmp_path, prompts, callbacks=[LiveView()])
+    resumed.train(resume_from_checkpoint=True)
+    pages = [bundle["text/html"] for bundle in bundles if "<polyline" in bundle["text/html"]]
+    assert {len(points(shown, "reward")) for shown in pages} == {2, 3} and "curves from step 1;" in pages[-1]
+    rewards = [row["reward"] for row in read_metrics(tmp_path / "metrics.jsonl")]
+    lowest_point = max(range(3), key=lambda place: points(pages[-1], "reward")[place][1])  # y grows downwards
+    assert lowest_point == rewards.index(min(rewards)), "the points are not those of the run's steps"
+
+    figure = plot_training(read_metrics(tmp_path / "metrics.jsonl")).figure
+    for axis in figure.axes[:1]:
+        assert [list(line.get_xdata()) for line in axis.lines] == [[1, 2, 3], [1, 2, 3]]
 
 
 def test_callbacks_hear_of_the_end_of_a_run_that_failed(tmp_path, prompts):

@@ -1,5 +1,7 @@
 """A run followed from another shell."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 from helpers import UserError
 from helpers.display import watch
+from helpers.processes import write_process_file
 from helpers.runtime import ROOT
 
 TIME = "2026-11-22 17:00:00  "
@@ -113,8 +116,6 @@ def test_a_run_is_found_by_name_or_folder(tmp_path):
     assert watch.run_folder_of(str(tmp_path), runs) == tmp_path
     with pytest.raises(UserError, match=r"no run 'secnd' \(did you mean 'second'\?\).*there are first, second\."):
         watch.run_folder_of("secnd", runs)
-    with pytest.raises(UserError, match="Say which run to follow.*there are first, second"):
-        watch.run_folder_of("", runs)
     with pytest.raises(UserError, match="there are none under runs/ yet"):
         watch.run_folder_of("x", tmp_path / "none")
 
@@ -172,3 +173,137 @@ def test_starts_at_once_and_without_torch():
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     modules = run.stdout.split()
     assert not {"torch", "numpy", "matplotlib"} & set(modules) and len(modules) < 170
+
+
+CLOSING_TABLE = "verdict  win\nminutes  5.1\nreport   /runs/a/05_evaluate.html\n"
+
+
+@pytest.fixture
+def sleeper():
+    """A process that does nothing, in the place of a run's."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"], stdout=-1)
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def detached_run(folder, process, printed):
+    """Make the folder of a run that goes on without its terminal."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_process_file(folder, process.pid)
+    (folder / "output.log").write_text(printed)
+    return folder
+
+
+def end(process):
+    process.kill()
+    process.wait()
+
+
+def test_a_detached_run_is_followed_until_its_process_ends(tmp_path, watcher, sleeper):
+    """The end of its training, which ended the watching, is not the end of the run: an evaluation comes after it."""
+    printed = "".join(f"cell {number}\n" for number in range(1, 31))
+    run = detached_run(tmp_path, sleeper, printed)
+    (run / "train.log").write_text(line("step 3/3") + line("ended after step 3/3"))
+    following = watcher(run)
+    following.wait_for("cell 30")
+    with open(run / "output.log", "a", buffering=1) as file:
+        file.write("cell 31\n")
+        following.wait_for("cell 31")
+        time.sleep(2 * watch.SECONDS_BETWEEN)
+        assert following.process.poll() is None, "the watching ended before the run"
+        file.write(CLOSING_TABLE)
+    end(sleeper)
+    assert following.end() == (0, "")
+    assert following.lines[0] == "cell 11" and following.lines[-4:] == ["cell 31", *CLOSING_TABLE.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        CLOSING_TABLE,
+        "Error: The disk is full.\n",
+        "Interrupted; make run with the same NAME goes on from the last checkpoint.\n",
+        "The dry run of task 'math' came to its end in 0.5 minutes: runs/a/*.html\n\n",
+        "All of notebooks/deeper ran, in 9.0 minutes: runs/a/*.html\n",
+    ],
+    ids=lambda last: last.split()[0],
+)
+def test_a_detached_run_that_came_to_its_end(tmp_path, sleeper, last):
+    """Advice to go on with a run that is finished, or that said itself what is wrong, would mislead."""
+    run = detached_run(tmp_path, sleeper, "one\n" + last)
+    end(sleeper)
+    assert list(watch.follow(run, seconds_between=0)) == ["one", *last.split("\n")[:-1]]
+
+
+@pytest.mark.parametrize("last", ["", "step 3/9  reward +0.1\n", "step 3/9  rew", "Error: old\nstep 1/9\n"], ids=repr)
+def test_a_detached_run_whose_process_died(tmp_path, sleeper, last):
+    """Its lines just stopped, as if it were busy; what was cut short is shown, too."""
+    run = detached_run(tmp_path, sleeper, last)
+    end(sleeper)
+    *lines, said = watch.follow(run, seconds_between=0)
+    assert lines == last.splitlines()
+    assert said.endswith("make run with the same NAME goes on from the last checkpoint.") and "\n" not in said
+
+
+def test_the_closing_table_ends_in_a_closing_line(tmp_path):
+    """Writer and reader live in different rooms: a closing table that the watcher does not know looks like a death."""
+    from helpers.evaluation import compare
+    from helpers.run.closing import closing_table
+    from tests.evaluation.test_compare import evaluation
+
+    report = compare(evaluation({0.0: 20, 1.0: 40}), evaluation({0.0: 190, 1.0: 170}))
+    origin = {"step": 1, "settings": {"learning_rate": 1e-5, "reward_funcs": ["f"]}}
+    (tmp_path / "report.json").write_text(json.dumps({**report.to_dict(), "origin": origin}))
+    assert watch.CLOSING.match(closing_table(tmp_path, 1.0).splitlines()[-1])
+
+
+def test_a_later_session_in_the_folder_of_a_dead_run_is_followed(tmp_path, sleeper):
+    """Whoever went on with a run that had died, in a terminal or a notebook, was told again that it had died."""
+    run = detached_run(tmp_path, sleeper, "step 3/9\n")
+    end(sleeper)
+    an_hour_ago = time.time() - 3600
+    os.utime(run / "output.log", (an_hour_ago, an_hour_ago))
+    now = time.strftime("%Y-%m-%d %H:%M:%S  ")
+    (run / "train.log").write_text(f"{now}resumed after step 3/9\n{now}ended after step 3/9\n")
+    assert [text.removeprefix(now) for text in watch.follow(run, seconds_between=0)] == [
+        "resumed after step 3/9",
+        "ended after step 3/9",
+    ]
+
+
+def test_without_a_name_the_newest_run_is_followed(tmp_path, sleeper):
+    """Of those that run the one started last, however much older ones and finished ones have written since."""
+    runs = tmp_path / "runs"
+    with pytest.raises(UserError, match="no run to follow under runs/ yet: start one with make run"):
+        watch.run_folder_of("", runs)
+    for age, name in enumerate(("newest", "new", "old", ".new.part")):
+        log = runs / name / "grpo" / "train.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("")
+        changed = time.time() - 100 * (age + 1)
+        for path in (log, runs / name):
+            os.utime(path, (changed, changed))
+    os.utime(runs / "new" / "grpo" / "train.log")
+    assert watch.run_folder_of("", runs).name == "new", "a folder keeps its time while a log in it grows"
+    detached_run(runs / "running first", sleeper, "")
+    detached_run(runs / "running second", sleeper, "")
+    (runs / "running first" / "output.log").write_text("cell 1\n")
+    os.utime(runs / "old" / "grpo" / "train.log")
+    assert watch.run_folder_of("", runs).name == "running second"
+    end(sleeper)
+    os.utime(runs / "old" / "grpo" / "train.log", (time.time() + 9, time.time() + 9))
+    assert watch.run_folder_of("", runs).name == "old", "neither of the others runs"
+
+
+@pytest.mark.parametrize(("lives", "state"), [(True, "which is running"), (False, "the newest of those under runs/")])
+def test_it_says_which_run_it_follows(tmp_path, sleeper, monkeypatch, capsys, lives, state):
+    """Lines of another run than one thinks are worse than none."""
+    monkeypatch.setattr(watch, "RUNS", tmp_path)
+    monkeypatch.setattr(watch, "is_running", lambda folder: lives)
+    monkeypatch.setattr(watch, "newest_run", lambda runs: tmp_path / "first")
+    monkeypatch.setattr(watch, "follow", lambda folder: iter([f"lines of {folder.name}"]))
+    assert watch.main([]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"Following the run 'first', {state}.", "lines of first"]

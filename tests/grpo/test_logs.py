@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from helpers import UserError
 from helpers.grpo import logs as logs_module
@@ -266,18 +267,49 @@ def test_curves_have_the_names_of_the_metrics(tmp_path, monkeypatch):
     assert curves.flushed == [len(curves.scalars), "closed"]
 
 
-def test_curves_in_tensorboards_own_words(tmp_path):
-    """The files as TensorBoard reads them, where it is installed."""
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+def curves_session(folder, steps, last_step, reward):
+    """Write the curves of some steps. reward: what is added to a hundredth of the step."""
+    log = RunLog(folder, ["f"], last_step=last_step)
+    for step in steps:
+        histogram = {"edges": [-0.5, 0.5, 1.5], "counts": [2, step]}
+        log.write(logs(step, reward=reward + step / 100, **{"advantages/histogram": histogram}), [])
+    return log
 
-    histogram = {"advantages/histogram": {"edges": [-0.5, 0.5, 1.5], "counts": [2, 6]}}
-    for last_step, steps in ((0, (1, 2, 3)), (1, (2,))):
-        log = RunLog(tmp_path, ["f"], last_step=last_step)
-        for step in steps:
-            log.write(logs(step, reward=last_step + step / 10, **histogram), [])
-        log.close()
-    read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    rewards = {event.step: round(event.value, 3) for event in read.Scalars("reward")}
-    assert rewards == {1: 0.1, 2: 1.2}
-    assert read.Histograms("advantages/histogram")[0].histogram_value.num == 8
+
+def read_curves(folder):
+    """Return what TensorBoard's own reader finds: every scalar as {tag: [(step, value)]}, and its whole reader."""
+    reader = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0, "histograms": 0}).Reload()
+    curves = {}
+    for tag in reader.Tags()["scalars"]:
+        curves[tag] = [(event.step, round(event.value, 5)) for event in reader.Scalars(tag)]
+    return curves, reader
+
+
+def test_curves_in_tensorboards_own_words(tmp_path):
+    """Each number of each step under its log name, at its step: the step itself, texts and None are no curves."""
+    curves_session(tmp_path, (1, 2, 3), last_step=0, reward=0.5).close()
+    curves, reader = read_curves(tmp_path)
+    constant = logs()
+    for name in ("step", "reward", "monitor/signs"):
+        del constant[name]
+    assert curves.pop("reward") == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    assert curves == {tag: [(step, value) for step in (1, 2, 3)] for tag, value in constant.items()}
+    assert reader.Tags()["histograms"] == ["advantages/histogram"]
+    drawn = reader.Histograms("advantages/histogram")
+    assert [(event.step, event.histogram_value.num) for event in drawn] == [(1, 3), (2, 4), (3, 5)]
+    assert list(drawn[2].histogram_value.bucket_limit) == [0.5, 1.5]
+    assert list(drawn[2].histogram_value.bucket) == [2, 3]
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["ended", "killed"])
+def test_no_step_stands_twice_in_the_curves_after_a_resume(tmp_path, is_killed):
+    """Of steps that are repeated a curve had both values, and jumped back and forth between them."""
+    sessions = [((1, 2, 3, 4), 0, 0.5), ((3, 4, 5), 2, 0.7), ((5, 6), 4, 0.9)]
+    for steps, last_step, reward in sessions:
+        log = curves_session(tmp_path, steps, last_step, reward)
+        if not is_killed:
+            log.close()
+    curves, reader = read_curves(tmp_path)
+    assert curves["reward"] == [(1, 0.51), (2, 0.52), (3, 0.73), (4, 0.74), (5, 0.95), (6, 0.96)]
+    assert [step for step, _ in curves["entropy"]] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in reader.Histograms("advantages/histogram")] == [1, 2, 3, 4, 5, 6]

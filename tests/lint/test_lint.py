@@ -371,11 +371,11 @@ def test_a_task_of_ones_own_is_linted_where_it_knows_right_answers():
     def substring(completions, answer, **_):
         return [float(right in text) for text, right in zip(texts(completions), answer)]
 
-    silent = CustomTask(rows, substring)
+    silent = CustomTask(rows, lambda completions, **_: [0.0] * len(completions))
     sample = silent.dataset("train", 8)
     described = describe_lint(silent, sample, silent.reward_funcs, silent.reward_weights)
     assert described == "Not linted: task 'custom' knows no reference answers to compare with."
-    task = CustomTask(rows, substring, reference_answer=lambda row: row["answer"])
+    task = CustomTask(rows, substring)
     described = describe_lint(task, task.dataset("train", 8), task.reward_funcs, task.reward_weights)
     assert "all answers, the right one first" in described and SAME in described
 

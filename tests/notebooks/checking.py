@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.run import for_notebook
+from helpers.run.notebooks import for_notebook
 
 #: Parameters that make a notebook short; no checked cell may depend on them.
 SMALL = {"PROFILE": "tiny", "MAX_STEPS": 1, "ITEMS": 16, "SWEEP": "small", "FALLBACK_STEPS": 1}

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.run import for_notebook, read_pairs, source_of
+from helpers.run.arguments import read_pairs
+from helpers.run.notebooks import for_notebook, parameters_of_all, source_of
 from helpers.runtime import write_whole
 from tests.notebooks.checking import prepare
 
@@ -78,7 +79,7 @@ def main() -> int:
     parser.add_argument("parameters", nargs="*", metavar="NAME=value")
     parser.add_argument("--out", type=Path)
     options = parser.parse_intermixed_args()
-    parameters = for_notebook(options.name, read_pairs(options.parameters))
+    parameters = for_notebook(options.name, read_pairs(options.parameters, parameters_of_all()))
     result = execute(options.name, parameters, options.out)
     for text in result["printed"].values():
         print(text)

@@ -5,7 +5,7 @@ Each entry: the id of the cell that fails first, file under helpers/, the right 
 
 import sys
 
-from helpers.run import DEEPER, NOTEBOOKS, source_of
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, source_of
 
 FAULTS = [
     (

@@ -21,7 +21,7 @@ from pathlib import Path
 import nbformat
 
 from helpers.environment import hardware
-from helpers.run import DEEPER, NOTEBOOKS, source_of
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, source_of
 from helpers.runtime import ROOT, UserError, write_whole
 
 #: What every run sets, and a reader need not set to get the same.

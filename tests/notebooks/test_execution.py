@@ -13,7 +13,8 @@ import pytest
 
 from helpers.evaluation import TEMPERATURES
 from helpers.rewards.registry import list_rewards
-from helpers.run import DEEPER, NOTEBOOKS, main, run_notebook, source_of
+from helpers.run.__main__ import main
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, run_notebook, source_of
 from helpers.runtime import ROOT, UserError, run_folder
 from helpers.tasks import get_task
 from tests.notebooks.checking import SMALL, prepare, run_nbval, solutions_of
@@ -98,7 +99,7 @@ def test_in_order(run_name, monkeypatch, capsys):
     executed by `test_alone_and_as_stored`, and in their order by `make test-slow`.
     """
     before = git_status()
-    monkeypatch.setattr("helpers.run.NOTEBOOKS", LAST_TWO)
+    monkeypatch.setattr("helpers.run.__main__.NOTEBOOKS", LAST_TWO)
     status = main(["--name", run_name, *RUN_ALL])
     shown = capsys.readouterr()
     assert status == 0, shown.err
@@ -237,7 +238,7 @@ def test_a_failing_cell_is_one_sentence_and_keeps_what_ran(run_name, tmp_path, m
     notebook = nbformat.read(beginning, 4)
     notebook.cells.append(nbformat.v4.new_code_cell('helpers.get_profile("t5")'))
     nbformat.write(notebook, beginning)
-    monkeypatch.setattr("helpers.run.source_of", lambda name: beginning)
+    monkeypatch.setattr("helpers.run.notebooks.source_of", lambda name: beginning)
     folder = run_folder(ROOT / "runs" / run_name / "bad")
     with pytest.raises(UserError, match=r"04_grpo stopped: There is no profile 't5'") as caught:
         run_notebook("04_grpo", folder, {"PROFILE": "tiny", "RUN_DIR": str(folder)})
@@ -257,7 +258,7 @@ def test_a_kernel_that_dies_is_one_sentence(tmp_path, monkeypatch, when):
     metadata = {"kernelspec": {"name": kernel, "display_name": kernel, "language": "python"}}
     cells = [nbformat.v4.new_code_cell(source) for source in ("print(1 + 1)", die)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), tmp_path / "dies.ipynb")
-    monkeypatch.setattr("helpers.run.source_of", lambda name: tmp_path / f"{name}.ipynb")
+    monkeypatch.setattr("helpers.run.notebooks.source_of", lambda name: tmp_path / f"{name}.ipynb")
     with pytest.raises(UserError, match="dies stopped: its kernel died.*goes on from its last checkpoint") as caught:
         run_notebook("dies", run_folder(tmp_path / "run"), {})
     assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 import helpers
-from helpers.run import DEEPER, NOTEBOOKS, source_of
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, source_of
 from helpers.runtime import ROOT
 from tests.notebooks.checking import solutions_of
 from tests.notebooks.store import RECORD, code_digest, minutes_of, readme_with_minutes, with_minutes

@@ -5,7 +5,7 @@ import shutil
 import nbformat
 import pytest
 
-from helpers.run import DEEPER, NOTEBOOKS, source_of
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, source_of
 from helpers.runtime import ROOT
 from tests.notebooks.checking import SMALL, prepare, run_nbval, tags, toothless
 from tests.notebooks.faults import FAULTS, notebook_of, table

@@ -126,11 +126,61 @@ def test_one_prompt_in_the_place_of_a_list(refused, prompts):
 
 
 @pytest.mark.parametrize(
-    "prompt", ["", " \n", [], [{"role": "user", "content": ""}], [{"role": "user", "content": None}]], ids=repr
+    "prompt", ["", " \n", [], [{"role": "user", "content": ""}], [{"role": "system", "content": " "}]], ids=repr
 )
 def test_an_empty_prompt(refused, prompts, prompt):
     """The chat format would wrap it into a hundred tokens, and the model would answer its own system message."""
-    refused("Prompt 1 is empty: give it some text", [prompts[0], prompt, prompts[1]], SamplingParams(2))
+    refused("^Prompt 2 is empty: give it some text", [prompts[0], prompt, prompts[1]], SamplingParams(2))
+
+
+NEEDS_KEYS = "of prompt 2 needs the keys 'role' and 'content', and has"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ([{"from": "user", "value": "hi"}], f"^Message 1 {NEEDS_KEYS} 'from', 'value': rename"),
+        ([{"role": "user", "text": "hi"}], f"^Message 1 {NEEDS_KEYS} 'role', 'text': rename"),
+        ([{"role": "user", "content": "hi"}, {"content": "hi"}], f"^Message 2 {NEEDS_KEYS} 'content': rename"),
+        ([{}], f"^Message 1 {NEEDS_KEYS} none: rename"),
+        ([{f"key\n{number}": 1 for number in range(99)}], f"^Message 1 {NEEDS_KEYS} 'key"),
+        (["hi", "there"], "^Message 1 of prompt 2 is 'hi': give a dict with 'role' and 'content'"),
+        ([["hi"]], r"^Message 1 of prompt 2 is \['hi'\]: give a dict"),
+        ([None], "^Message 1 of prompt 2 is None: give a dict"),
+        ([{"role": "human", "content": "hi"}], "^Message 1 of prompt 2 has the role 'human': give it one of system, "),
+        ([{"role": "User", "content": "hi"}], r"the role 'User' \(did you mean 'user'\?\): give it one of"),
+        ([{"role": None, "content": "hi"}], "has the role None: give it one of"),
+        ([{"role": ["user"], "content": "hi"}], r"has the role \['user'\].*: give it one of"),
+        ([{"role": "user", "content": None}], "^The content of message 1 of prompt 2 is None: give a text"),
+        ([{"role": "user", "content": 42}], "^The content of message 1 of prompt 2 is 42: give a text"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "\n" * 999}]}],
+            "^The content of message 1 .* give a text",
+        ),
+        ([{"role": "user", "content": "hi"}, {"role": "user", "content": 1.5}], "message 2 of prompt 2 is 1.5: give a"),
+        (None, "^Prompt 2 is None: give a text, or a list of messages"),
+        (42, "^Prompt 2 is 42: give a text, or a list of messages"),
+        (b"hi", "^Prompt 2 is b'hi': give a text, or a list of messages"),
+        (
+            [{"role": "user", "content": "hi"}, {"role": "system", "content": "Be brief."}],
+            r"^The chat template cannot render prompt 2 \(Roles are a first system .* got 'system'\): change its",
+        ),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_messages_of_another_form(engine, refused, prompts, prompt, words):
+    """Messages of another data set were called empty, and a text among them ended in a template's inner error."""
+    refused(words, [prompts[0], prompt, prompts[1]], SamplingParams(2))
+    with pytest.raises(UserError, match="the prompt|The prompt") as caught:
+        engine.prompt_length(prompt)
+    assert one_sentence(caught.value)
+
+
+def test_messages_may_have_more_keys(engine):
+    """A table gives every message of a column the keys of all, None where one has no value."""
+    plain = [{"role": "system", "content": ""}, {"role": "user", "content": "hi"}]
+    wider = [{**message, "thinking": None, "tool_calls": None, "name": None} for message in plain]
+    assert engine.prompt_length(wider) == engine.prompt_length(plain)
 
 
 def test_a_prompt_that_leaves_no_room(engine, refused, prompts):
@@ -138,7 +188,7 @@ def test_a_prompt_that_leaves_no_room(engine, refused, prompts):
     length = engine.prompt_length(prompts[0])
     room = engine.max_length - length
     engine.generate([prompts[0]], SamplingParams(room, stop_token_ids=range(832)))  # to the last place
-    words = f"Prompt 1 of {length} tokens and max_new_tokens={room + 1} exceed the engine's max_length=1024"
+    words = f"Prompt 2 of {length} tokens and max_new_tokens={room + 1} exceed the engine's max_length=1024"
     refused(words, ["hi", prompts[0]], SamplingParams(room + 1))
 
 

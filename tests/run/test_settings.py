@@ -1,74 +1,142 @@
-"""CONFIG of the notebooks, and the run that follows from it."""
+"""How settings are given, and which class has them."""
 
 import json
+from dataclasses import fields
 
 import pytest
 
-from helpers import UserError, open_run
-from helpers.run import for_notebook, parameters_of, read_pairs
-from helpers.run_config import DEFAULTS, known_settings, read_config
+from helpers import UserError
+from helpers.grpo.config import GRPOConfig
+from helpers.grpo.trl_settings import known_names
+from helpers.profiles import Profile
+from helpers.run.lists import settings_list
+from helpers.run.notebooks import NOTEBOOKS, parameters_of
+from helpers.run.settings import ALIASES, TABLE, RunSettings, canonical_name, parse_value, read_config, sort_settings
 
 
-def test_settings_reach_the_training(tmp_path):
-    run = open_run({"learning_rate": 1e-4, "num_generations": 4}, "tiny", seed=3, run_dir=tmp_path, max_steps=5)
-    config = run.config
-    assert (config.learning_rate, config.num_generations, config.seed, config.max_steps) == (1e-4, 4, 3, 5)
-    assert config.output_dir == str(tmp_path / "grpo")
-    shown = str(run)
-    assert "learning_rate                0.0001" in shown and "function_works" in shown
-    assert "epsilon" not in shown, "only what differs from the defaults is shown"
+def test_every_field_is_a_setting():
+    """A field that is added must be given, listed and checked without another list being changed."""
+    for its_field in fields(GRPOConfig):
+        assert its_field.name in TABLE or its_field.name in ("output_dir", "reward_weights")
+    for its_field in fields(RunSettings):
+        assert TABLE[its_field.name][0] is RunSettings
+    for name in ("model", "lora_r", "lora_alpha", "lora_targets", "generation_batch_size", "reasoning_effort"):
+        assert TABLE[name][0] is Profile
+    assert TABLE["learning_rate"][0] is GRPOConfig, "the profile's is a default"
 
 
-def test_a_file_is_as_good_as_a_dictionary(tmp_path):
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"control": "shuffle"}))
-    assert open_run(str(path), "tiny", run_dir=tmp_path)["control"] == "shuffle"
-    assert read_config({"control": "shuffle"}) == read_config(path)
+def test_the_list_has_every_setting_and_every_other_name():
+    listed = settings_list()
+    for name in TABLE:
+        assert f"\n  {name.upper()}" in listed
+    for alias, name in ALIASES.items():
+        assert alias.upper() in listed or name not in TABLE
+    assert "MISSING" not in listed and max(map(len, listed.splitlines())) <= 120
 
 
-def test_a_control_stands_above_the_config_and_the_config_above_a_recipe(tmp_path):
-    settings = {"recipe": "dapo", "loss_type": "grpo", "learning_rate": 0.5, "control": "freeze"}
-    config = open_run(settings, "tiny", run_dir=tmp_path).config
-    assert config.loss_type == "grpo" and config.learning_rate == 0.0
+def test_an_alias_stands_for_a_setting():
+    """One that stands for nothing, or hides a setting, would be found by a user."""
+    for alias, name in ALIASES.items():
+        assert (name in TABLE or name in known_names()) and alias not in TABLE
+
+
+def test_settings_go_to_the_class_that_has_them():
+    given = sort_settings({"TASK": "math", "lora_r": 4, "learning-rate": 1e-4, "--grpo-temp": 0.8, "LOGGING_STEPS": 5})
+    assert given.run == {"task": "math"}
+    assert given.profile == {"lora_r": 4}
+    assert given.grpo == {"learning_rate": 1e-4, "temperature": 0.8}
+    assert len(given.notes) == 1 and "logging_steps" in given.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("config", "words"),
+    ("name", "text", "value"),
     [
-        ({"learning_rat": 1}, "did you mean 'learning_rate'"),
-        ({"contrl": ""}, "did you mean 'control'"),
-        ({"seed": 1}, "the notebook's own parameters decide it"),
-        ({"control": "shufle"}, "did you mean 'shuffle'"),
-        ({"baseline": "rft", "control": "flip"}, "leave BASELINE or CONTROL empty"),
-        ({"items": 1}, "items must be a whole number from 2 on"),
-        ({"dry_run": "yes"}, "dry_run must be True or False"),
-        ({"num_generations": 7}, "7 does not"),
-        ({"sweep": "smal"}, "did you mean 'small'"),
-        ("nowhere.json", "CONFIG must be a dictionary or the path of a JSON file"),
+        ("learning_rate", "5e-7", 5e-7),
+        ("max_steps", "1e2", 100),
+        ("max_steps", "None", None),
+        ("max_steps", "ten", "ten"),
+        ("dry_run", "1", True),
+        ("dry_run", "no", "no"),
+        ("lora_targets", "attention, experts", ["attention", "experts"]),
+        ("chat_template_kwargs", '{"reasoning_effort": "high"}', {"reasoning_effort": "high"}),
+        ("lr_scheduler_kwargs", "{'min_lr_rate': 0.1}", {"min_lr_rate": 0.1}),
+        ("scale_rewards", "False", False),
+        ("scale_rewards", "batch", "batch"),
+        ("template", "What is {a}? 1 + 1", "What is {a}? 1 + 1"),
+        ("data", "1", "1"),
+        ("max_grad_norm", "inf", "inf"),
+        ("top_k", "0", 0),
     ],
 )
-def test_a_mistake_is_one_sentence_before_anything_is_made(tmp_path, config, words):
+def test_the_field_decides_what_a_text_means(name, text, value):
+    parsed = parse_value(name, text)
+    assert parsed == value and type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"LEARNING_RAT": 1}, "There is no setting 'LEARNING_RAT' (did you mean 'LEARNING_RATE'?)"),
+        ({"learning_rat": 1}, "(did you mean 'learning_rate'?)"),
+        ({"learning_rate": "high"}, "learning_rate must be a number from 0 on; got 'high'"),
+        ({"dry_run": "yes"}, "dry_run must be True or False; got 'yes'"),
+        ({"items": 1}, "items must be a whole number from 2 on; got 1"),
+        ({"lora_r": 0}, "lora_r must be a whole number from 1 on; got 0"),
+        ({"lora_targets": ["atention"]}, "(did you mean 'attention'?)"),
+        ({"control": "shufle"}, "(did you mean 'shuffle'?)"),
+        ({"recipe": "dappo"}, "(did you mean 'dapo'?)"),
+        ({"sweep": "smal"}, "(did you mean 'small'?)"),
+        ({"max_tokens": 5, "MAX_COMPLETION_LENGTH": 6}, "given twice"),
+        ({"reward_weights": [1]}, "rewards = 'math_answer,math_format=0.1'"),
+        ({"top_p": 0.9}, "top_p=0.9 is not supported"),
+        ({"full_finetune": True}, "only an adapter is trained"),
+    ],
+)
+def test_a_mistake_is_one_sentence(given, words):
+    with pytest.raises(UserError) as caught:
+        sort_settings(given)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_names_of_other_projects_bring_their_values():
+    modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    given = sort_settings(
+        {"target_modules": modules, "offload_embedding": True, "use_gradient_checkpointing": "unsloth"}
+    )
+    assert given.profile == {"lora_targets": ("attention", "experts"), "embedding": "host"}
+    assert given.grpo == {"gradient_checkpointing": True}
+
+
+def test_a_file_is_as_good_as_a_dictionary(tmp_path):
+    """The same settings as TOML, with a byte-order mark as Windows' editors write it, and as JSON."""
+    toml = tmp_path / "run.toml"
+    toml.write_bytes("\ufefftask = 'math'\r\nlearning_rate = 1e-5\r\n".encode())
+    as_json = tmp_path / "run.json"
+    as_json.write_text(json.dumps({"task": "math", "learning_rate": 1e-5}))
+    assert read_config(toml) == read_config(str(as_json)) == {"task": "math", "learning_rate": 1e-5}
+    assert read_config("") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("nowhere.toml", None, "Cannot read CONFIG"),
+        ("run.yaml", "a: 1", "ends in .toml or .json"),
+        ("run.toml", "task = math", "is not TOML"),
+        ("run.json", "{", "is not JSON"),
+        ("run.json", "[1]", "must hold an object"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=words) as caught:
-        open_run(config, "tiny", run_dir=tmp_path / "run")
-    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
-
-
-def test_capitals_of_make_run_become_parameters_and_config(tmp_path):
-    given = read_pairs(["MAX_STEPS=5", "CONTROL=flip", "LEARNING_RATE=1e-3", "ITEMS=40", "DRY_RUN=1"])
-    assert given == {"MAX_STEPS": 5, "CONTROL": "flip", "LEARNING_RATE": 1e-3, "ITEMS": 40, "DRY_RUN": True}
-    taken = for_notebook("04_grpo", given)
-    assert taken["MAX_STEPS"] == 5
-    assert taken["CONFIG"] == {"control": "flip", "learning_rate": 1e-3, "items": 40, "dry_run": True}
-    assert for_notebook("01_load", given) == {}
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"control": "shuffle", "sweep": "small"}))
-    merged = for_notebook("05_evaluate", read_pairs([f"CONFIG={path}", "CONTROL=freeze"]))
-    assert merged["CONFIG"] == {"control": "freeze", "sweep": "small"}
+        read_config(tmp_path / name)
+    assert "\n" not in str(caught.value)
 
 
 def test_no_setting_shadows_a_parameter():
-    """`make run` could not tell which of the two is meant."""
-    for name in ("01_load", "02_attention", "03_rewards", "04_grpo", "05_evaluate"):
-        own = {parameter.lower() for parameter in parameters_of(name)} - {"sandbox"}
-        assert not own & set(known_settings())
-    assert set(DEFAULTS) <= set(known_settings())
+    """Every parameter of the five notebooks but CONFIG is a setting, of the name that its capitals say."""
+    for notebook in NOTEBOOKS:
+        for parameter in parameters_of(notebook):
+            assert parameter == "CONFIG" or canonical_name(parameter) == parameter.lower()

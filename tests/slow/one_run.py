@@ -31,7 +31,7 @@ from helpers import (
 )
 from helpers.evaluation import Evaluation, accuracy, best_temperature, sweep_plan
 from helpers.model.memory import rollout_length
-from helpers.run import run_notebook
+from helpers.run.notebooks import run_notebook
 from helpers.runtime import run_folder
 from helpers.tasks.drawing import make_row
 from helpers.tasks.matmul.names import draw_signature, parse_signature

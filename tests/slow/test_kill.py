@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 KILLS, STEPS = 10, 4
 SCRIPT = f"""
 import sys
-from helpers.run import run_notebook
+from helpers.run.notebooks import run_notebook
 from helpers.runtime import UserError, run_folder
 folder = run_folder(sys.argv[1])
 try:

@@ -72,3 +72,87 @@ def test_a_mistake_is_one_sentence(math, text, message):
     with pytest.raises(UserError, match=message) as caught:
         choose_rewards(text, math)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["code", "general", "reasoning", "matmul"])
+def test_a_reward_that_cannot_read_the_answers_of_a_task(name):
+    """It passed the check, and raised in the first step of the training."""
+    with pytest.raises(
+        UserError, match=f"Reward 'math_answer' cannot read the data of task '{name}' .The right answer"
+    ):
+        choose_rewards("math_answer", get_task(name))
+
+
+CALLS = []
+MINE = """
+from tests.tasks.test_choosing import CALLS
+
+
+def by_argument(completions, words, **_):
+    return [0.0] * len(completions)
+
+
+def by_keyword(completions, **columns):
+    return [float(word in text) for word, text in zip(columns["words"], completions)]
+
+
+def needs_a_trainer(completions, trainer_state, **_):
+    CALLS.append(1)
+    return [trainer_state.global_step] * len(completions)
+
+
+def adds(completions, answer, **_):
+    return [1 + right for right in answer]
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A file with rewards, in the folder that the user is in."""
+    (tmp_path / "my_file_here.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path / "my_file_here.py"
+    sys.modules.pop("my_file_here", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("by_argument", "Reward 'by_argument' reads the column 'words', and the data of task 'math' have answer"),
+        ("by_keyword", "Reward 'by_keyword' reads the column 'words', and the data of task 'math' have answer"),
+        ("adds", "Reward 'adds' cannot read the data of task 'math' .TypeError: .*: choose another reward"),
+    ],
+)
+def test_a_reward_of_mine_without_its_column(mine, math, name, words):
+    """It was said in the training, with a line of the reward in place of the column."""
+    with pytest.raises(UserError, match=words) as caught:
+        choose_rewards(f"my_file_here:{name}", math)
+    assert "\n" not in str(caught.value) and "line" not in str(caught.value)
+
+
+def test_what_a_check_cannot_know_is_not_held_against_a_reward(mine, math):
+    functions, _ = choose_rewards("my_file_here:needs_a_trainer", math)
+    assert functions[0].__name__ == "needs_a_trainer"
+
+
+def test_a_file_of_mine_by_its_path(mine, math, monkeypatch):
+    """Kernels run in the project's folder, and a file may have the name of a module such as math."""
+    folder = mine.parent / "sub"
+    folder.mkdir()
+    (folder / "beside_it.py").write_text("WEIGHT = 3.0\n")
+    (folder / "math.py").write_text(
+        "from beside_it import WEIGHT\n\ndef mine(completions, **_):\n    return [WEIGHT] * len(completions)\n"
+    )
+    (found,), _ = choose_rewards("sub/math.py:mine", math)
+    assert found(completions=["a"]) == [3.0]
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("HELPERS_CALLER_DIR", str(mine.parent))
+    assert choose_rewards("sub/math.py:mine", math)[0] == [found], "it is imported once"
+    assert choose_rewards(f"{folder}/math.py:mine", math)[0] == [found]
+    assert choose_rewards("my_file_here:needs_a_trainer", math)[0]
+    import math as of_python
+
+    assert of_python.sqrt(4) == 2.0
+    with pytest.raises(UserError, match="Cannot import the reward 'sub/none.py:mine' .FileNotFoundError"):
+        choose_rewards("sub/none.py:mine", math)
+    sys.modules.pop("beside_it", None)

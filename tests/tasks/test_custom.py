@@ -152,7 +152,9 @@ def test_lines_of_a_file_end_with_a_newline_only(tmp_path):
 
 
 def test_other_data_is_one_sentence():
-    with pytest.raises(UserError, match="takes the path of a JSONL file, a datasets.Dataset or a list of dicts; got a"):
+    with pytest.raises(
+        UserError, match="takes the path of a file or a folder, an id of the hub, .* or a list of dicts; got a int"
+    ):
         CustomTask(7, mentions)
 
 
@@ -171,12 +173,20 @@ def test_a_task_of_a_module(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "none falls into the split 'train'"),
+        ("", "rows.jsonl is empty"),
         ('{"prompt": "a"}', "give the task more of them"),
         ('{"prompt": "a"', "Line 1 .* is not JSON"),
         ("[1]", "Line 1 .* is not an object"),
-        ('{"promt": "a"}', r"Row 1 has no 'prompt' \(did you mean 'promt'\?\)"),
+        ('{"promt": "a"}', r"Line 1 of rows.jsonl has no 'prompt' \(did you mean 'promt'\?\)"),
         ('{"prompt": ["a"]}', "a text or a list of messages"),
+        ('{"prompt": "a", "answer": 1}\n{"prompt": "b", "answer": "2"}', "Column 'answer' has a text in line 2 of"),
+        ('{"prompt": "a", "x": [1]}\n{"prompt": "b", "x": ["2"]}', "Column 'x' has values that no column can have"),
+        (
+            '{"prompt": "a", "x": 1}\n{"prompt": "b", "x": 99999999999999999999}',
+            "Line 2 of .* 'x' that its column cannot",
+        ),
+        ('{"prompt": "a", "x": "\\ud800"}', "Line 1 of .* a value of 'x' that its column cannot hold"),
+        ('{"prompt": "a", "id": 7}\n{"prompt": "b", "id": 7}', "Line 2 of .* has the id 7 of line 1 of rows.jsonl"),
     ],
 )
 def test_bad_data_is_one_sentence(tmp_path, content, words):
@@ -185,3 +195,89 @@ def test_bad_data_is_one_sentence(tmp_path, content, words):
         CustomTask(tmp_path / "rows.jsonl", mentions)
     with pytest.raises(UserError, match="Cannot read"):
         CustomTask(tmp_path / "none.jsonl", mentions)
+
+
+def splits_of(task):
+    found = {split: task.dataset(split, 1000)["prompt"][:] for split in task.splits}
+    return {split: {prompt[-1]["content"] for prompt in prompts} for split, prompts in found.items()}
+
+
+def test_a_column_says_the_split():
+    """A published test split must not be trained on."""
+    names = ["train", "test", "validation", "train"]
+    rows = [{"prompt": f"Say {n}.", "split": names[n % 4]} for n in range(40)]
+    task = CustomTask(rows, mentions)
+    found = splits_of(task)
+    assert found["confirm"] == {f"Say {n}." for n in range(1, 40, 4)}
+    assert found["monitor"] == {f"Say {n}." for n in range(2, 40, 4)} and len(found["train"]) == 20
+    assert set(task.dataset("confirm")["split"]) == {"confirm"}
+    assert all(map(task.is_heldout, task.dataset("confirm"))) and not any(map(task.is_heldout, task.dataset("train")))
+
+
+def test_a_split_that_is_not_named_is_taken_from_training():
+    """Data sets of two splits are the rule, and a run needs three."""
+    from datasets import DatasetDict
+
+    train = [{"prompt": f"Say {n}."} for n in range(200)]
+    test = [{"prompt": f"Tell {n}."} for n in range(9)]
+    task = CustomTask(DatasetDict(train=_dataset(train), test=_dataset(test)), mentions)
+    found = splits_of(task)
+    assert found["confirm"] == {row["prompt"] for row in test}
+    assert found["train"] | found["monitor"] == {row["prompt"] for row in train}
+    assert 10 < len(found["monitor"]) < 45 and not found["train"] & found["monitor"]
+
+
+def test_other_values_in_a_column_called_split():
+    rows = [{"prompt": f"Say {n}.", "split": "easy"} for n in range(60)]
+    task = CustomTask(rows, mentions)
+    assert set(task.dataset("train")["split"]) == {"easy"} and len(task.dataset("train")) > 30
+
+
+@pytest.mark.parametrize(
+    ("splits", "words"),
+    [
+        (["train", "tset"], "Column 'split' is 'tset' in row 2 and 'train' in row 1"),
+        (["easy", "test"], "Column 'split' is 'test' in row 2 and 'easy' in row 1"),
+        (["test", "test"], "has the splits confirm and none to train on"),
+    ],
+)
+def test_splits_that_are_none(splits, words):
+    """A slip in one name would otherwise put the rows of a test split into training."""
+    with pytest.raises(UserError, match=words):
+        CustomTask([{"prompt": f"Say {n}.", "split": split} for n, split in enumerate(splits)], mentions)
+
+
+def test_a_prompt_in_two_splits():
+    rows = [{"prompt": f"Say {n}.", "split": "train"} for n in range(20)] + [{"prompt": "Say 3.", "split": "test"}]
+    with pytest.raises(UserError, match="Row 21 has the prompt of row 4, and they are in the splits 'confirm' and"):
+        CustomTask(rows, mentions)
+
+
+def test_ids_may_begin_anew_in_each_split():
+    from datasets import DatasetDict
+
+    parts = {split: _dataset([{"prompt": f"{split} {n}", "id": n} for n in range(40)]) for split in ("train", "test")}
+    assert len(CustomTask(DatasetDict(parts), mentions).dataset("confirm")) == 40
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"), [("Paris", "Paris"), (r"42", r"\boxed{42}"), ("", None), (["Paris"], None)]
+)
+def test_the_answer_of_a_row_is_a_right_text(answer, right):
+    """Without one nothing is linted, and most files have just prompt and answer."""
+
+    def same_or_in_box(completions, answer, **_):
+        texts = [completion[-1]["content"] for completion in completions]
+        wanted = [rf"\boxed{{{one}}}" if one == "42" else one for one in answer]
+        return [float(text == one) for text, one in zip(texts, wanted)]
+
+    task = CustomTask([{"prompt": f"Say {n}.", "answer": answer} for n in range(60)], same_or_in_box)
+    assert task.reference_answer(task.dataset("train", 1)[0]) == right
+
+
+def test_a_file_that_changes_is_read_anew(tmp_path):
+    """The cache of `datasets` knows a file by its name, and would give the old rows."""
+    path = tmp_path / "rows.jsonl"
+    for word in ("old", "new"):
+        path.write_text("\n".join(json.dumps({"prompt": f"{word} {n}"}) for n in range(60)))
+        assert CustomTask(path, mentions).dataset("train", 1)[0]["prompt"][0]["content"].startswith(word)

@@ -50,7 +50,7 @@ class OtherRows(MathTask):
 
 
 def test_a_task_of_mine_has_no_reference_answers():
-    rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(200)]
+    rows = [{"prompt": f"What is {n} + 1?", "word": str(n + 1)} for n in range(200)]
     task = CustomTask(rows, rewards=lambda completions, **_: [1.0] * len(completions))
     assert validate_data(task)[1:] == [
         "The task gives no reference answers, so its grades were not tried on any.",

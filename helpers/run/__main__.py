@@ -1,0 +1,98 @@
+"""Run the notebooks in order, headlessly: `python -m helpers.run` (`make run`)."""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helpers.display.watch import OUTPUT_LOG
+from helpers.processes import is_running, write_process_file
+from helpers.run.arguments import named_folder, pairs_of, pairs_of_make, read_pairs, take, with_absolute_paths
+from helpers.run.closing import closing_table
+from helpers.run.lists import LISTS
+from helpers.run.notebooks import DEEPER, NOTEBOOKS, parameters_of_all, printed_by_last_cell, run_notebook
+from helpers.run.opening import Run, open_run
+from helpers.run.preflight import preflight
+from helpers.run.settings import is_setting, parse_truth
+from helpers.runtime import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the notebooks, or print a list. Return the exit status: 0, or 1 after one sentence on what went wrong."""
+    parser = argparse.ArgumentParser(prog="make run", allow_abbrev=False, description=__doc__.splitlines()[0])
+    parser.add_argument("--deeper", action="store_true", help="run the notebooks in notebooks/deeper instead")
+    parser.add_argument("--list", choices=LISTS, help="print what there is, and run nothing")
+    parser.add_argument("--from-make", action="store_true", help="take the variables of make's command line, too")
+    args, others = parser.parse_known_args(arguments)
+    if args.list:
+        print(LISTS[args.list]())
+        return 0
+    started = time.monotonic()
+    try:
+        pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
+        name, pairs = take(pairs, "NAME", "TMUX_SESSION")
+        detach, pairs = take(pairs, "DETACH", "USE_TMUX")
+        given = with_absolute_paths(read_pairs(pairs, parameters_of_all()))
+        given.setdefault("run_dir", named_folder(name))
+        run = open_run({key: value for key, value in given.items() if is_setting(key)})  # not those of one notebook
+        given.setdefault("profile", run.profile.name)  # one for all notebooks, where each would choose its own
+        print(f"{preflight(run)}\nWriting to {run.folder}", flush=True)
+        if detach and parse_truth("DETACH", detach):
+            _detach(run, args.deeper, pairs)
+            return 0
+        _run_notebooks(run, given, args.deeper)
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
+        return 130
+    print("\n" + _closing_lines(run, args.deeper, (time.monotonic() - started) / 60))
+    return 0
+
+
+def _detach(run: Run, is_deeper: bool, pairs: Sequence[str]) -> None:
+    """Start the same run in a process that goes on when the terminal closes, and say how to follow it."""
+    command = [sys.executable, "-m", __package__, *pairs]
+    if is_deeper:
+        command.append("--deeper")
+    if not any(pair.startswith("RUN_DIR=") for pair in pairs):
+        command.append(f"RUN_DIR={run.folder}")
+    name = run.folder.name
+    if is_running(run.folder):
+        raise UserError(f"{name} is running already: follow it with make watch RUN={name}, or choose another NAME.")
+    with open(run.folder / OUTPUT_LOG, "ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    write_process_file(run.folder, process.pid)
+    print(f"It goes on without this terminal, as process {process.pid}: make watch RUN={name} follows it.")
+
+
+def _run_notebooks(run: Run, given: Mapping[str, Any], is_deeper: bool) -> None:
+    os.environ["HELPERS_HEADLESS"] = "1"
+    os.environ.setdefault("HELPERS_CALLER_DIR", os.getcwd())
+    if run.profile.device == "cpu":  # so small a model gains nothing from more threads
+        os.environ.setdefault("OMP_NUM_THREADS", "2")
+    notebooks = DEEPER if is_deeper else NOTEBOOKS
+    if run.settings.dry_run:
+        notebooks = ("04_grpo",)
+    for name in notebooks:
+        run_notebook(name, run.folder, given)
+
+
+def _closing_lines(run: Run, is_deeper: bool, minutes: float) -> str:
+    if run.settings.dry_run:
+        printed = printed_by_last_cell(run.folder / "04_grpo.ipynb")
+        end = f"The dry run of task '{run.task.name}' came to its end in {minutes:.1f} minutes: {run.folder}/*.html"
+        return f"{printed}\n{end}"
+    if is_deeper:
+        return f"All of notebooks/deeper ran, in {minutes:.1f} minutes: {run.folder}/*.html"
+    return closing_table(run.folder, minutes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

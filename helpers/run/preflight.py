@@ -1,0 +1,103 @@
+"""What a run will do, in a few lines, before anything is loaded."""
+
+import json
+from collections.abc import Sequence
+from statistics import median
+
+from helpers.grpo.config import GRPOConfig
+from helpers.grpo.optimizer import learning_rates
+from helpers.run.opening import SETTINGS_FILE, Run
+from helpers.runtime import GIB, ROOT, is_finite_number
+
+#: Characters of the learning-rate curve, lowest first.
+BARS = "▁▂▃▄▅▆▇█"
+#: Most characters of the curve.
+CURVE = 40
+#: A warm-up longer than this share of the run is worth a word.
+LONG_WARMUP = 0.2
+#: Settings that decide how long a step takes, and must be equal where an earlier run's step is quoted.
+OF_A_STEP = (
+    "model", "experts", "dense", "lora_r", "lora_targets", "per_device_train_batch_size", "gradient_accumulation_steps",
+    "steps_per_generation", "num_iterations", "num_generations", "max_completion_length", "task", "data",
+)  # fmt: skip
+
+
+def preflight(run: Run) -> str:
+    """Return what a run will do: its settings, steps, learning rates, memory and time, and what has no effect."""
+    config = run.config
+    lines = [
+        str(run),
+        config.describe_run(len(run.train_dataset)),
+        describe_learning_rates(config),
+        _describe_memory(run),
+        _describe_time(run),
+        *run.notes,
+    ]
+    return "\n".join(lines)
+
+
+def describe_learning_rates(config: GRPOConfig) -> str:
+    """Return the curve of the learning rate over the steps of the run, with its height at the start, top and end."""
+    rates = learning_rates(config)
+    top = max(rates)
+    step_of_top = rates.index(top) + 1
+    sentence = (
+        f"learning rate: {draw_curve(rates)}  {rates[0]:.3g} in step 1, at most {top:.3g} (step {step_of_top}), "
+        f"{rates[-1]:.3g} in step {len(rates)}."
+    )
+    if top == 0:
+        return f"{sentence} Nothing will be learned."
+    if config.warmup_count > LONG_WARMUP * len(rates):
+        share = config.warmup_count / len(rates)
+        return f"{sentence} The warm-up takes {share:.0%} of the run: a shorter one, or more steps, would teach more."
+    return sentence
+
+
+def draw_curve(values: Sequence[float]) -> str:
+    """Return a line of bars, as high as the values, from 0 on."""
+    top = max(values) or 1.0
+    count = min(CURVE, len(values))
+    bars = []
+    for place in range(count):
+        index = round(place * (len(values) - 1) / max(1, count - 1))
+        height = round(values[index] / top * (len(BARS) - 1))
+        bars.append(BARS[height])
+    return "".join(bars)
+
+
+def _describe_memory(run: Run) -> str:
+    plan = run.config.memory_plan(run.profile)
+    predicted = f"memory: {plan.total / GIB:.2f} GiB predicted"
+    if plan.available is None:
+        return f"{predicted}, on the CPU."
+    fits = "it fits" if plan.fits else "it does not fit: take a smaller batch or shorter completions"
+    return f"{predicted} of {plan.available / GIB:.2f}, so {fits}."
+
+
+def _describe_time(run: Run) -> str:
+    """Return how long the training will take, by the newest run here whose steps were of this size."""
+    found = _earlier_run(run)
+    if found is None:
+        return "time: not known, as no run with steps of this size is under runs/; DRY_RUN=1 times one step."
+    name, seconds = found
+    minutes = seconds * run.config.max_steps / 60
+    return f"time: about {minutes:.1f} minutes of training, by the {seconds:.1f} s a step took in runs/{name}."
+
+
+def _earlier_run(run: Run) -> tuple[str, float] | None:
+    """Return the name of the newest run under runs/ with steps of the same size, and the seconds of its median step."""
+    wanted = json.loads(json.dumps(run.all_settings(), default=str))
+    folders = [path.parent for path in (ROOT / "runs").glob(f"*/{SETTINGS_FILE}")]
+    folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in folders:
+        try:
+            saved = json.loads((folder / SETTINGS_FILE).read_text())
+            lines = (folder / "grpo" / "metrics.jsonl").read_text().splitlines()
+            times = [json.loads(line)["step_time"] for line in lines]
+        except (OSError, ValueError, KeyError):
+            continue  # a run that has no whole step yet, or a file that is being written
+        times = [seconds for seconds in times if is_finite_number(seconds)]
+        is_same = all(saved.get(name) == wanted.get(name) for name in OF_A_STEP)
+        if is_same and times:
+            return folder.name, median(times)
+    return None

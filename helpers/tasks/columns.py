@@ -1,0 +1,238 @@
+"""Columns of a user's data by their names: which one is the prompt, which one the answer, and what is put around it."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from string import Formatter
+
+from helpers.runtime import UserError, did_you_mean
+from helpers.tasks.reading import SourceRow, at_start
+
+#: Faults of single rows, which a run refuses and `prepare` leaves out.
+EMPTY_PROMPT = "empty prompt"
+NO_ANSWER = "no answer"
+WRONG_MESSAGES = "wrongly keyed messages"
+
+#: What a trainer passes to rewards beside the columns.
+ARGUMENTS = (
+    "prompts", "completions", "completion_ids", "logprobs", "finish_reasons", "trainer_state", "log_metric",
+    "log_extra",
+)  # fmt: skip
+SYSTEM_ROLES = ("system", "developer")
+_KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+
+
+class RowFault(UserError):
+    """A fault of one row, beside which others may be right. reason: a name for all faults of this kind."""
+
+    def __init__(self, reason: str, message: str):
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a row of a user's data has its prompt and its answer.
+
+    prompt: the column with the prompt, a text or a list of messages; a row of a task has it as `prompt`. answer: the
+    column with the right answer; a row of a task has it as `answer`. Either takes the place of another column of that
+    name. system_prompt: a system message in front of every prompt; a prompt that has one already is refused. template:
+    the prompt with names of columns in braces, such as "Question: {question}", in place of the column `prompt`; empty
+    braces stay, as those of a box.
+
+    Raises UserError for a template that is none or shows the answer, and for one column as both prompt and answer.
+    """
+
+    prompt: str = "prompt"
+    answer: str = "answer"
+    system_prompt: str = ""
+    template: str = ""
+
+    def __post_init__(self):
+        if self.prompt == self.answer and not self.template:
+            raise UserError(f"'{self.prompt}' is to be the prompt and the answer: name two columns.")
+        for _, name in self._parts:
+            if name == self.answer:
+                raise UserError(
+                    f"The template names the column '{name}', which holds the right answers: leave it out, or name "
+                    "another column as the answer."
+                )
+
+    def check(self, row: SourceRow, source: str, needs_answer: bool) -> None:
+        """Raise UserError where the first row of a source lacks a column that is asked for. source: its name."""
+        wanted = [name for _, name in self._parts if name] if self.template else [self.prompt]
+        if self._asks_answer(needs_answer):
+            wanted.append(self.answer)
+        for name in wanted:
+            if name not in row.values:
+                raise _missing_column(name, row.values, at_start(row.place), source)
+
+    def apply(self, row: SourceRow, needs_answer: bool) -> dict:
+        """Return a row of a task: `prompt` as messages, `answer` where there is one, and the other columns.
+
+        needs_answer: whether a row must have an answer.
+
+        Raises RowFault for an empty prompt, messages without role and content, and an answer that is missing. Raises
+        UserError for a column that is missing, and a prompt that is neither a text nor a list of messages.
+        """
+        values = row.values
+        prompt = self._prompt(values, row.place)
+        renamed = {}
+        for name, value in values.items():
+            if name == self.answer:
+                renamed["answer"] = value
+            elif name == self.prompt and not self.template:
+                renamed["prompt"] = prompt
+            elif name not in ("prompt", "answer"):
+                renamed[name] = value
+        renamed["prompt"] = prompt  # at the end where no column has it
+        _check_names(renamed, row.place)
+        if self._asks_answer(needs_answer) and is_blank(renamed.get("answer")):
+            raise RowFault(
+                NO_ANSWER, f"{at_start(row.place)} has no '{self.answer}': give every row an answer, or leave it out."
+            )
+        return renamed
+
+    def _asks_answer(self, needs_answer: bool) -> bool:
+        """Tell whether every row must have an answer: also where its column was named."""
+        return needs_answer or self.answer != Columns.answer
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str]]:
+        """Return the template as pairs of a text and the name of the column behind it; "" where there is none."""
+        pairs = []
+        try:
+            parsed = list(Formatter().parse(self.template))
+        except ValueError as error:
+            raise UserError(
+                f"The template has a brace without its other half ({error}): write {{{{ and }}}} for braces that stay."
+            ) from error
+        for text, name, spec, conversion in parsed:
+            if spec or conversion:
+                raise UserError(f"The template has '{name}' with more than a name in its braces: write {{{name}}}.")
+            stays = "{}" if name == "" else ""
+            pairs.append((text + stays, name or ""))
+        return pairs
+
+    def _prompt(self, values: Mapping, place: str) -> list[dict]:
+        if self.template:
+            messages = [{"role": "user", "content": self._fill_template(values, place)}]
+        else:
+            if self.prompt not in values:
+                raise _missing_column(self.prompt, values, at_start(place), "this row")
+            messages = _messages_of(values[self.prompt], self.prompt, place)
+        if not self.system_prompt:
+            return messages
+        if messages[0]["role"] in SYSTEM_ROLES:
+            raise UserError(
+                f"The prompt in {place} has a system message already: leave system_prompt empty, or take the message "
+                "out of the data."
+            )
+        return [{"role": "system", "content": self.system_prompt}, *messages]
+
+    def _fill_template(self, values: Mapping, place: str) -> str:
+        filled = ""
+        for text, name in self._parts:
+            filled += text
+            if not name:
+                continue
+            if name not in values:
+                raise _missing_column(name, values, at_start(place), "this row")
+            value = values[name]
+            if is_blank(value):
+                raise RowFault(
+                    EMPTY_PROMPT, f"{at_start(place)} has an empty '{name}', which the template needs: give it a text."
+                )
+            if not isinstance(value, (str, int, float)):
+                raise UserError(f"'{name}' is {kind_of(value)} in {place}: the template takes texts and numbers.")
+            filled += str(value)
+        return filled
+
+
+def is_blank(value: object) -> bool:
+    """Tell whether a value is missing: None, NaN, a list of nothing, or a text of white space."""
+    if isinstance(value, float) and math.isnan(value):
+        return True
+    if isinstance(value, (str, list, dict)):
+        return not (value.strip() if isinstance(value, str) else value)
+    return value is None
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of a value in words, such as "a text"."""
+    for python_type, kind in _KINDS.items():
+        if isinstance(value, python_type):
+            return kind
+    return f"a {type(value).__name__}"
+
+
+def describe_columns(names: Collection[str]) -> str:
+    """Return the names of columns for a message."""
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def _missing_column(name: str, known: Collection[str], where: str, source: str) -> UserError:
+    hint = did_you_mean(name, [str(column) for column in known])
+    header = " (the first line of a CSV file names them)" if source.lower().endswith(".csv") else ""
+    return UserError(
+        f"{where} has no '{name}'{hint}: its columns are {describe_columns(known)}{header}; name the right one, or add "
+        "it."
+    )
+
+
+def _check_names(row: Mapping, place: str) -> None:
+    """Raise UserError for a column whose name is no text, or that of another argument of rewards."""
+    for name in row:
+        if not isinstance(name, str):
+            raise UserError(f"{at_start(place)} has the column {name!r:.80}: the name of a column is a text.")
+        if name in ARGUMENTS:
+            raise UserError(
+                f"{at_start(place)} has the column '{name}', and rewards get something else of that name from the "
+                "trainer: rename it."
+            )
+
+
+def _messages_of(prompt: object, column: str, place: str) -> list[dict]:
+    """Return a prompt as messages. Raises RowFault and UserError as `Columns.apply`."""
+    if is_blank(prompt):
+        raise _empty_prompt(column, place)
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, list) or not all(isinstance(message, dict) for message in prompt):
+        found = "a list of other things" if isinstance(prompt, list) else kind_of(prompt)
+        raise UserError(f"'{column}' is {found} in {place}: a prompt is a text or a list of messages.")
+    for number, message in enumerate(prompt, 1):
+        _check_message(message, number, place)
+    asked = [message["content"] for message in prompt if message["role"] not in SYSTEM_ROLES]
+    if all(is_blank(content) for content in asked):
+        raise _empty_prompt(column, place)
+    if prompt[-1]["role"] == "assistant":
+        raise UserError(
+            f"The prompt in {place} ends with a message of the assistant, which would be the answer: let it end with "
+            "the user's, and put the answer into a column of its own."
+        )
+    return prompt
+
+
+def _empty_prompt(column: str, place: str) -> RowFault:
+    return RowFault(
+        EMPTY_PROMPT, f"{at_start(place)} has an empty '{column}': a prompt is a text or a list of messages; give one."
+    )
+
+
+def _check_message(message: dict, number: int, place: str) -> None:
+    """Raise RowFault for a message that lacks role or content, or has no text there."""
+    found = [name for name, value in message.items() if value is not None]
+    if not {"role", "content"} <= set(found):
+        raise RowFault(
+            WRONG_MESSAGES,
+            f"Message {number} of the prompt in {place} has {describe_columns(found)}: a message needs 'role' and "
+            "'content'.",
+        )
+    for name in ("role", "content"):
+        if not isinstance(message[name], str):
+            raise RowFault(
+                WRONG_MESSAGES,
+                f"Message {number} of the prompt in {place} has {kind_of(message[name])} as its {name}: write a text.",
+            )

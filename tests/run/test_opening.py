@@ -1,0 +1,88 @@
+"""A run: what follows from its settings, and what is refused before anything is loaded."""
+
+import json
+
+import pytest
+
+from helpers import UserError, open_run, parameters_in
+from helpers.run.opening import make_run
+
+
+def test_settings_reach_the_training(tmp_path):
+    run = open_run({"lr": 1e-4, "group_size": 4, "seed": 3, "run_dir": tmp_path / "run", "max_steps": 5})
+    config = run.config
+    assert (config.learning_rate, config.num_generations, config.seed, config.max_steps) == (1e-4, 4, 3, 5)
+    assert config.output_dir == str(tmp_path / "run" / "grpo")
+    shown = str(run)
+    assert "learning_rate                0.0001" in shown and "function_works" in shown
+    assert "epsilon" not in shown, "only what differs from the defaults is shown"
+    saved = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert saved["learning_rate"] == 1e-4 and saved["lora_r"] == 8 and saved["task"] == "matmul"
+
+
+def test_settings_reach_the_model(tmp_path):
+    run = open_run({"lora_r": 4, "lora_targets": ["attention"], "batch": 32, "run_dir": str(tmp_path)})
+    assert (run.profile.lora_r, list(run.profile.lora_targets)) == (4, ["attention"])
+    assert run.config.generation_batch_size == 32
+    assert run.config.memory_plan(run.profile).batch == 32
+
+
+def test_a_small_batch_is_that_small():
+    """The profile's micro-batch is larger than it, and must not decide."""
+    assert make_run({"batch": 8}).config.step_batch_size == 8
+
+
+def test_epochs_become_steps_of_this_data():
+    """One pass over 40 prompts in groups of 8, 64 completions a generation: five generations."""
+    config = make_run({"num_train_epochs": 1, "train_prompts": 40}).config
+    assert config.max_steps == 5
+    assert make_run({"num_train_epochs": 1, "max_steps": 7}).config.max_steps == 7
+
+
+def test_a_control_stands_above_the_settings_and_these_above_a_recipe():
+    settings = {"recipe": "dapo", "loss_type": "grpo", "learning_rate": 0.5, "control": "freeze"}
+    config = make_run(settings).config
+    assert config.loss_type == "grpo" and config.learning_rate == 0.0
+    assert config.epsilon_high == 0.28, "the recipe's"
+
+
+def test_a_recipe_of_a_document_runs_on_every_profile(tmp_path):
+    for name, group, lr in (("math_pipeline", 8, 5e-7), ("opensloth", 4, 5e-6), ("guide", 8, 5e-5)):
+        config = make_run({"recipe": name, "task": "math"}).config
+        assert (config.num_generations, config.learning_rate) == (group, lr)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"learning_rat": 1}, "did you mean 'learning_rate'"),
+        ({"baseline": "rft", "control": "flip"}, "give baseline or control"),
+        ({"num_generations": 7}, "7 does not"),
+        ({"profile": "t5"}, "no profile 't5'"),
+        ({"task": "maths"}, "did you mean 'math'"),
+        ({"task": "math", "rewards": "code_correctness"}, "Reward 'code_correctness' reads the column 'tests'"),
+        ({"epsilon": 1.0}, "epsilon must be below 1"),
+        ("nowhere.json", "Cannot read CONFIG"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_anything_is_made(tmp_path, settings, words):
+    if isinstance(settings, dict):
+        settings = {"run_dir": str(tmp_path / "run"), **settings}
+    with pytest.raises(UserError, match=words) as caught:
+        open_run(settings)
+    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_a_notebook_gives_its_parameters_and_its_config():
+    variables = {"PROFILE": "tiny", "TASK": "math", "SEED": 7, "MAX_STEPS": None, "CONFIG": {"lr": 1e-3}, "TAG": "v1"}
+    variables |= {"run_dir": "a variable of the notebook, and no parameter", "LORA_R": 2}
+    expected = {"task": "math", "seed": 7, "learning_rate": 1e-3, "lora_r": 2}
+    assert parameters_in(variables) == expected, "defaults are left out, and names that are no settings"
+
+
+def test_config_stands_above_a_parameter_with_its_default(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("task = 'math'\nmax_steps = 3")
+    assert parameters_in({"TASK": "matmul", "MAX_STEPS": None, "CONFIG": str(path)}) == {"task": "math", "max_steps": 3}
+    with pytest.raises(UserError, match="CONFIG says task = 'math', and the parameter TASK is 'code'"):
+        parameters_in({"TASK": "code", "CONFIG": str(path)})

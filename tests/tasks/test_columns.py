@@ -1,0 +1,114 @@
+"""Columns by name: what becomes the prompt and the answer, and what is said of rows that have none."""
+
+import pytest
+
+from helpers import UserError
+from helpers.tasks.columns import Columns, RowFault
+from helpers.tasks.reading import SourceRow
+
+
+def apply(columns, needs_answer=True, **values):
+    return columns.apply(SourceRow(values, "line 3 of sums.jsonl"), needs_answer)
+
+
+def test_columns_are_renamed_and_the_others_stay():
+    row = apply(Columns("question", "solution"), question="1 + 1?", solution="2", prompt="old", answer="old", level=3)
+    assert row == {"prompt": [{"role": "user", "content": "1 + 1?"}], "answer": "2", "level": 3}
+
+
+def test_the_prompt_may_have_the_name_of_an_argument():
+    assert apply(Columns("prompts"), prompts="1 + 1?", answer="2")["prompt"][0]["content"] == "1 + 1?"
+
+
+def test_a_system_prompt_and_a_template():
+    columns = Columns("q", "a", "Be brief.", "Question: {q} ({unit})\nAnswer in \\boxed{{}}, {{thus}}: \\boxed{}")
+    messages = apply(columns, q="1 + 1?", a="2", unit="m")["prompt"]
+    assert messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Question: 1 + 1? (m)\nAnswer in \\boxed{}, {thus}: \\boxed{}"},
+    ]
+
+
+def test_messages_stay_as_they_are():
+    messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "Q"}]
+    assert apply(Columns("messages"), messages=messages, answer="1")["prompt"] == messages
+
+
+ROW_FAULTS = [
+    ({"prompt": " ", "answer": "1"}, "empty prompt", "Line 3 of sums.jsonl has an empty 'prompt'"),
+    ({"prompt": None, "answer": "1"}, "empty prompt", "has an empty 'prompt'"),
+    ({"prompt": [], "answer": "1"}, "empty prompt", "has an empty 'prompt'"),
+    ({"prompt": [{"role": "user", "content": ""}], "answer": "1"}, "empty prompt", "has an empty 'prompt'"),
+    ({"prompt": "a", "answer": ""}, "no answer", "Line 3 of sums.jsonl has no 'answer'"),
+    ({"prompt": "a", "answer": " \n"}, "no answer", "has no 'answer'"),
+    ({"prompt": "a", "answer": None}, "no answer", "has no 'answer'"),
+    ({"prompt": "a", "answer": float("nan")}, "no answer", "has no 'answer'"),
+    ({"prompt": "a"}, "no answer", "has no 'answer'"),
+    (
+        {"prompt": [{"role": "user", "content": "a"}, {"from": "human", "value": "b"}], "answer": "1"},
+        "wrongly keyed messages",
+        "Message 2 of the prompt in line 3 of sums.jsonl has 'from', 'value': a message needs 'role' and 'content'",
+    ),
+    ({"prompt": [{"role": "user", "content": 7}], "answer": "1"}, "wrongly keyed messages", "a number as its content"),
+]
+
+
+@pytest.mark.parametrize(("values", "reason", "words"), ROW_FAULTS)
+def test_a_fault_of_one_row(values, reason, words):
+    """`prepare` leaves such rows out by their reason; a run names the place. Messages are counted from 1."""
+    with pytest.raises(RowFault, match=words) as caught:
+        apply(Columns(), **values)
+    assert caught.value.reason == reason and "\n" not in str(caught.value)
+
+
+def test_an_answer_may_be_0_or_false():
+    assert apply(Columns(), prompt="a", answer=0)["answer"] == 0
+    assert apply(Columns(), prompt="a", answer=False)["answer"] is False
+
+
+FAULTS = [
+    (Columns(), {"promt": "a"}, r"has no 'prompt' \(did you mean 'promt'\?\): its columns are 'promt'"),
+    (Columns(template="Q: {qestion}"), {"question": "a"}, r"has no 'qestion' \(did you mean 'question'\?\)"),
+    (Columns(), {"prompt": 7}, "'prompt' is a number in line 3 of sums.jsonl"),
+    (Columns(), {"prompt": ["a"]}, "'prompt' is a list of other things"),
+    (
+        Columns(),
+        {"prompt": "a", "completions": "b"},
+        "the column 'completions', and rewards get something else of that name",
+    ),
+    (Columns(), {"prompt": [{"role": "assistant", "content": "4"}]}, "ends with a message of the assistant"),
+    (Columns(template="{q}"), {"q": ["a"]}, "'q' is a list in line 3"),
+    (
+        Columns(system_prompt="S"),
+        {"prompt": [{"role": "system", "content": "T"}, {"role": "user", "content": "Q"}]},
+        "has a system message already",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "values", "words"), FAULTS)
+def test_a_fault_of_all_rows(columns, values, words):
+    """Such a fault is no row's own, so `prepare` writes nothing."""
+    with pytest.raises(UserError, match=words) as caught:
+        apply(columns, needs_answer=False, **values)
+    assert not isinstance(caught.value, RowFault) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("Q: {q", "a brace without its other half"),
+        ("Q: {q:>5}", "more than a name in its braces: write {q}"),
+        ("{q!r}", "more than a name in its braces"),
+        ("{q} is {answer}", "holds the right answers"),
+    ],
+)
+def test_a_template_that_is_none(template, words):
+    """A prompt that shows the answer would be solved by copying, and every curve would rise."""
+    with pytest.raises(UserError, match=words):
+        Columns(template=template)
+
+
+def test_one_column_is_not_both():
+    with pytest.raises(UserError, match="'text' is to be the prompt and the answer"):
+        Columns("text", "text")
