@@ -1,14 +1,12 @@
 """Train and evaluate without a notebook: `python -m helpers.grpo run.toml [NAME=value ...]`."""
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
 
-from helpers.run.arguments import named_folder, pairs_of, read_pairs, take, with_absolute_paths
-from helpers.run.opening import open_run
+from helpers.run.arguments import open_from, pairs_of
 from helpers.run.preflight import preflight
-from helpers.runtime import EndOfNotebook, UserError
+from helpers.runtime import EndOfNotebook, UserError, run_folder
 
 USAGE = """
 The file holds settings, one a line, such as task = "math" or learning_rate = 1e-5; make help-run lists them. NAME=value
@@ -19,20 +17,15 @@ last checkpoint.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, evaluate, print the closing table. Return the exit status: 0, or 1 after one sentence on what is wrong."""
-    title = __doc__.splitlines()[0]
-    parser = argparse.ArgumentParser(prog="python -m helpers.grpo", allow_abbrev=False, description=title, epilog=USAGE)
-    parser.add_argument("settings", nargs="?", default="", metavar="run.toml", help="a TOML or JSON file of settings")
-    args, others = parser.parse_known_args(arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or "--help" in arguments or "-h" in arguments:
+        print(__doc__ + USAGE)
+        return 0
     started = time.monotonic()
     try:
-        pairs = pairs_of(others)
-        if args.settings:
-            pairs.append(args.settings if "=" in args.settings else f"CONFIG={args.settings}")
-        name, pairs = take(pairs, "NAME", "TMUX_SESSION")
-        given = with_absolute_paths(read_pairs(pairs))
-        given.setdefault("run_dir", named_folder(name))
-        run = open_run(given)
+        run, _ = open_from([pair if "=" in pair else f"CONFIG={pair}" for pair in pairs_of(arguments)])
         print(f"{preflight(run)}\nWriting to {run.folder}", flush=True)
+        run_folder(run.folder)
 
         from helpers.run.closing import closing_table
         from helpers.run.training import judge, train

@@ -22,6 +22,8 @@ from helpers.runtime import UserError, check_whole
 from helpers.settings import check_settings, documented_settings, setting
 
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
+#: Settings of which None is a value of its own, and not the profile's.
+MEANINGFUL_NONE = ("save_total_limit", "no_signal_steps", "max_grad_norm")
 #: Optimizer steps of a run for which neither max_steps nor num_train_epochs is given.
 DEFAULT_STEPS = 100
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")
@@ -238,7 +240,7 @@ class GRPOConfig:
 
     @classmethod
     def for_profile(cls, profile: Profile, output_dir: PathLike | str, **settings) -> "GRPOConfig":
-        """The profile's defaults; `settings` that are not None replace them.
+        """The profile's defaults; `settings` replace them, None only where it has a meaning of its own.
 
         By default a micro-batch is as large as fits the memory, and as many make a step as give the profile's
         generation batch, or generation_batch_size. gradient_accumulation_steps alone changes the number of completions
@@ -248,7 +250,8 @@ class GRPOConfig:
         if batch is not None:
             check_whole("generation_batch_size", batch, 1)
             profile = replace(profile, generation_batch_size=batch)
-        given = cls.own_settings({name: value for name, value in settings.items() if value is not None})
+        settings = {name: value for name, value in settings.items() if value is not None or name in MEANINGFUL_NONE}
+        given = cls.own_settings(settings)
         micro = given.get("per_device_train_batch_size")
         if micro is None:
             length = rollout_length(

@@ -54,16 +54,12 @@ def make_schedule(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> torch.o
         ) from error
 
 
-def learning_rates(args: GRPOConfig) -> list[float]:
-    """Return the learning rate of every optimizer step of a run, the first step's first.
+def learning_rates(args: GRPOConfig, steps: Sequence[int] | None = None) -> list[float]:
+    """Return the learning rates of optimizer steps of a run, counted from 0; None: of all.
 
     Raises UserError as `make_schedule` does.
     """
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=args.learning_rate)  # only to hold the rate
     schedule = make_schedule(optimizer, args)
-    rates = []
-    for _ in range(args.max_steps):
-        rates.append(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
-    return rates
+    (factor,) = schedule.lr_lambdas
+    return [args.learning_rate * factor(step) for step in (range(args.max_steps) if steps is None else steps)]

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helpers.display.watch import OUTPUT_LOG
-from helpers.processes import is_running, write_process_file
-from helpers.run.arguments import named_folder, pairs_of, pairs_of_make, read_pairs, take, with_absolute_paths
+from helpers.processes import write_process_file
+from helpers.run.arguments import open_from, pairs_of, pairs_of_make, take
 from helpers.run.closing import closing_table
 from helpers.run.lists import LISTS
 from helpers.run.notebooks import DEEPER, NOTEBOOKS, parameters_of_all, printed_by_last_cell, run_notebook
-from helpers.run.opening import Run, open_run
+from helpers.run.opening import Run
 from helpers.run.preflight import preflight
-from helpers.run.settings import is_setting, parse_truth
-from helpers.runtime import UserError
+from helpers.run.settings import parse_truth
+from helpers.runtime import ROOT, UserError, run_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,16 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     try:
         pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
-        name, pairs = take(pairs, "NAME", "TMUX_SESSION")
         detach, pairs = take(pairs, "DETACH", "USE_TMUX")
-        given = with_absolute_paths(read_pairs(pairs, parameters_of_all()))
-        given.setdefault("run_dir", named_folder(name))
-        run = open_run({key: value for key, value in given.items() if is_setting(key)})  # not those of one notebook
-        given.setdefault("profile", run.profile.name)  # one for all notebooks, where each would choose its own
-        print(f"{preflight(run)}\nWriting to {run.folder}", flush=True)
+        run, given = open_from(pairs, parameters_of_all())
+        print(run.profile if args.deeper else preflight(run), f"Writing to {run.folder}", sep="\n", flush=True)
+        run_folder(run.folder)
         if detach and parse_truth("DETACH", detach):
             _detach(run, args.deeper, pairs)
             return 0
+        given.setdefault("profile", run.profile.name)  # one for all notebooks, where each would choose its own
         _run_notebooks(run, given, args.deeper)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -56,19 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _detach(run: Run, is_deeper: bool, pairs: Sequence[str]) -> None:
     """Start the same run in a process that goes on when the terminal closes, and say how to follow it."""
-    command = [sys.executable, "-m", __package__, *pairs]
+    _, others = take(pairs, "NAME", "TMUX_SESSION")
+    _, others = take(others, "RUN_DIR", "OUTPUT", "OUTPUT_DIR")
+    command = [sys.executable, "-m", __package__, *others, f"RUN_DIR={run.folder}"]
     if is_deeper:
         command.append("--deeper")
-    if not any(pair.startswith("RUN_DIR=") for pair in pairs):
-        command.append(f"RUN_DIR={run.folder}")
-    name = run.folder.name
-    if is_running(run.folder):
-        raise UserError(f"{name} is running already: follow it with make watch RUN={name}, or choose another NAME.")
-    with open(run.folder / OUTPUT_LOG, "ab") as log:
+    with open(run.folder / OUTPUT_LOG, "wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     write_process_file(run.folder, process.pid)
+    name = run.folder.name if run.folder.parent == ROOT / "runs" else run.folder
     print(f"It goes on without this terminal, as process {process.pid}: make watch RUN={name} follows it.")
 
 

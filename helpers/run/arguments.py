@@ -8,7 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from helpers.run.settings import canonical_name, parse_truth, parse_value, read_config
+from helpers.processes import is_running, read_process_file
+from helpers.run.opening import Run, make_run
+from helpers.run.settings import by_own_name, canonical_name, is_setting, parse_truth, parse_value, read_config
 from helpers.runtime import ROOT, UserError
 
 #: Variables of the Makefile that are no settings of a run.
@@ -101,7 +103,7 @@ def read_pairs(pairs: Sequence[str], of_notebooks: Mapping[str, object] = Mappin
         if not equals:
             raise UserError(f"'{pair}' is not a setting: write NAME=value, such as MAX_STEPS=10.")
         if name.upper() == "CONFIG":
-            config |= {canonical_name(key): value for key, value in read_config(text).items()}
+            config |= by_own_name(read_config(text))
             continue
         if isinstance(of_notebooks.get(name), bool):
             key, value = name.lower(), parse_truth(name, text)
@@ -113,19 +115,36 @@ def read_pairs(pairs: Sequence[str], of_notebooks: Mapping[str, object] = Mappin
     return config | given
 
 
+def open_from(pairs: Sequence[str], of_notebooks: Mapping[str, object] = MappingProxyType({})) -> tuple[Run, dict]:
+    """Return the run that a command asks for, checked and without its folder, and the settings that were given.
+
+    NAME among the pairs names its folder under runs/. Raises UserError for whatever the run would refuse, and where the
+    run is under way in another process.
+    """
+    name, pairs = take(pairs, "NAME", "TMUX_SESSION")
+    if "/" in name:
+        raise UserError(f"NAME is a folder under runs/, without '/'; got '{name}'. RUN_DIR names a folder elsewhere.")
+    given = with_absolute_paths(read_pairs(pairs, of_notebooks))
+    if name or "run_dir" not in given:
+        given["run_dir"] = str(ROOT / "runs" / (name or time.strftime("%Y-%m-%d_%H-%M-%S")))
+    run = make_run({key: value for key, value in given.items() if is_setting(key)})  # not those of one notebook
+    other = read_process_file(run.folder)
+    if is_running(run.folder) and other.pid != os.getpid():
+        raise UserError(
+            f"{run.folder} is in use by process {other.pid}: follow it with make watch, or choose another NAME."
+        )
+    run.check()
+    return run, given
+
+
 def with_absolute_paths(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with absolute paths: notebooks are executed in the project's folder."""
     absolute = dict(given)
-    for name in PATHS:
+    for name in (*PATHS, *FOLDERS):
         value = given.get(name)
-        if value and Path(value).expanduser().exists():
-            absolute[name] = str(Path(value).expanduser().resolve())
-    for name in FOLDERS:
-        if given.get(name):
-            absolute[name] = str(Path(given[name]).expanduser().resolve())
+        if not value or not isinstance(value, str):
+            continue
+        path = Path(os.path.expanduser(value))
+        if name in FOLDERS or path.exists():
+            absolute[name] = str(path.resolve())
     return absolute
-
-
-def named_folder(name: str) -> str:
-    """Return the folder under runs/ of a run of that name; "" stands for the time."""
-    return str(ROOT / "runs" / (name or time.strftime("%Y-%m-%d_%H-%M-%S")))

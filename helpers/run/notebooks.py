@@ -47,7 +47,7 @@ def parameters_of_all() -> dict[str, object]:
 
 
 def for_notebook(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the given settings a notebook takes: its parameters, and all others in its CONFIG.
+    """Return what of the given settings a notebook takes: its parameters, and all of them in its CONFIG.
 
     given: by name, in capitals or not.
     """
@@ -57,7 +57,7 @@ def for_notebook(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         if key.upper() in own:
             taken[key.upper()] = value
-        elif is_setting(key):
+        if is_setting(key):
             config[key.lower()] = value
     if "CONFIG" in own:
         taken["CONFIG"] = config

@@ -10,10 +10,11 @@ from typing import Any
 from helpers.evaluation.records import SweepPlan, sweep_plan
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.controls import apply_control
+from helpers.grpo.optimizer import learning_rates
 from helpers.grpo.recipes import recipe
 from helpers.profiles import Profile, get_profile
 from helpers.rewards.calling import name_of
-from helpers.run.settings import TABLE, RunSettings, canonical_name, is_setting, read_config, sort_settings
+from helpers.run.settings import ALIASES, TABLE, RunSettings, by_own_name, read_config, sort_settings
 from helpers.runtime import ROOT, UserError, run_folder, write_whole
 from helpers.tasks.choosing import choose_rewards, choose_task
 from helpers.tasks.columns import Columns
@@ -23,6 +24,14 @@ from helpers.tasks.task import Task
 GENERATED_PROMPTS = 2000
 #: More rows than any data set has.
 ALL_ROWS = 2**62
+#: Parameters in the first cell of 04_grpo, which are always there: with their defaults they say nothing.
+OF_THE_CELL = ("profile", "task", "run_dir", "seed", "max_steps")
+#: Settings that, where one is given, take the place of others that a recipe has.
+RIVALS = {
+    ("warmup_steps", "warmup_ratio"): ("warmup_steps", "warmup_ratio"),
+    ("lr_scheduler_type",): ("lr_scheduler_kwargs", "warmup_steps", "warmup_ratio"),
+    ("max_steps",): ("num_train_epochs",),
+}
 #: File of a run's folder that holds every setting of it.
 SETTINGS_FILE = "settings.json"
 
@@ -76,8 +85,13 @@ class Run:
     @cached_property
     def train_dataset(self):
         """The prompts that training draws from, a `datasets.Dataset`."""
+        return self.task.dataset("train", self.train_size, seed=self.seed)
+
+    @property
+    def train_size(self) -> int:
+        """The most prompts that training draws from."""
         default = ALL_ROWS if self.settings.data else GENERATED_PROMPTS
-        return self.task.dataset("train", self.settings.train_prompts or default, seed=self.seed)
+        return self.settings.train_prompts or default
 
     @cached_property
     def chosen_rewards(self) -> tuple[list[Callable], list[float]]:
@@ -102,7 +116,7 @@ class Run:
     @cached_property
     def config(self) -> GRPOConfig:
         """The settings of the training. Those that were given stand above the recipe's, and a control's above both."""
-        from_recipe = recipe(self.settings.recipe) if self.settings.recipe else {}
+        from_recipe = _without_rivals(recipe(self.settings.recipe), self.grpo) if self.settings.recipe else {}
         _, weights, from_control = self._paid
         config = GRPOConfig.for_profile(
             self.profile,
@@ -124,10 +138,12 @@ class Run:
         """Raise UserError for settings that contradict each other, and for a task or rewards that cannot be made."""
         if self.settings.baseline and self.settings.control:
             raise UserError("A control changes rewards, and a baseline learns from grades: give baseline or control.")
-        _ = self.config  # it needs the task and its rewards, and all three check themselves
+        config = self.config  # it needs the task and its rewards, and all three check themselves
+        if config.lr_scheduler_kwargs:
+            learning_rates(config, [0])
 
     def differences(self) -> dict[str, Any]:
-        """Return the settings that are not the defaults of `RunSettings` and `GRPOConfig`, by name."""
+        """Return the settings that are not the defaults of `RunSettings`, `GRPOConfig` and the profile, by name."""
         found = {}
         for settings in (self.settings, self.config):
             for its_field in fields(settings):
@@ -135,13 +151,24 @@ class Run:
                 is_shown = its_field.name in TABLE and its_field.name != "run_dir"
                 if is_shown and value not in (None, its_field.default):
                     found[its_field.name] = value
+        named = get_profile(self.settings.profile)
+        for name, (owner, _) in TABLE.items():
+            if owner is Profile and getattr(self.profile, name) != getattr(named, name):
+                found[name] = getattr(self.profile, name)
         return found
 
     def all_settings(self) -> dict[str, Any]:
         """Return every setting of the run with the value that it has."""
         own = asdict(self.settings) | {"run_dir": str(self.folder)}
         profile = {name: getattr(self.profile, name) for name, (owner, _) in TABLE.items() if owner is Profile}
-        return own | profile | asdict(self.config)
+        config = {name: value for name, value in asdict(self.config).items() if name in TABLE}
+        return own | profile | config
+
+    def save_settings(self) -> None:
+        """Write all settings as `settings.json` to the folder of the run; those of its first session stay."""
+        path = run_folder(self.folder) / SETTINGS_FILE
+        if not path.exists():
+            write_whole(path, json.dumps(self.all_settings(), indent=2, default=str) + "\n")
 
     def __str__(self) -> str:
         """The profile, the rewards, and every setting that differs from its default."""
@@ -154,13 +181,12 @@ class Run:
 def open_run(settings: Mapping[str, Any] | str | Path) -> Run:
     """Check the settings of a run, make its folder, and return the run.
 
-    settings: a dictionary, or the path of a TOML or JSON file; `make help-run` lists what it may hold. The folder gets
-    all of them as `settings.json`. Raises UserError for whatever the training or the evaluation would refuse.
+    settings: a dictionary, or the path of a TOML or JSON file; `make help-run` lists what it may hold. Raises UserError
+    for whatever the training or the evaluation would refuse.
     """
     run = make_run(read_config(settings))
     run.check()
     run_folder(run.folder)
-    write_whole(run.folder / SETTINGS_FILE, json.dumps(run.all_settings(), indent=2, default=str) + "\n")
     return run
 
 
@@ -170,10 +196,22 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     if given.run.get("data"):
         given.run.setdefault("task", "custom")
     run_settings = RunSettings(**given.run)
-    _check_batch(run_settings.recipe, given.profile)
     profile = replace(get_profile(run_settings.profile), **given.profile)
+    if profile.model.startswith("~"):
+        profile = replace(profile, model=str(Path(profile.model).expanduser()))
     _check_model(profile)
-    return Run(profile, run_settings, given.grpo, given.notes)
+    of_batch = {name: value for name, value in given.profile.items() if name == "generation_batch_size"}
+    return Run(profile, run_settings, given.grpo | of_batch, given.notes)
+
+
+def _without_rivals(from_recipe: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe without those that a given setting takes the place of."""
+    kept = dict(from_recipe)
+    for names, rivals in RIVALS.items():
+        if any(name in given for name in names):
+            for rival in rivals:
+                kept.pop(rival, None)
+    return kept
 
 
 def _check_model(profile: Profile) -> None:
@@ -188,29 +226,20 @@ def _check_model(profile: Profile) -> None:
         )
 
 
-def _check_batch(recipe_name: str, given: Mapping[str, Any]) -> None:
-    """Raise UserError for a batch that a recipe would undo."""
-    if recipe_name and "generation_batch_size" in given and "per_device_train_batch_size" in recipe(recipe_name):
-        raise UserError(
-            f"The recipe '{recipe_name}' says how its batches are cut: give per_device_train_batch_size, "
-            "gradient_accumulation_steps and steps_per_generation in place of generation_batch_size."
-        )
-
-
 def parameters_in(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run that a notebook gives: its parameters in capitals, and what its CONFIG holds.
 
-    variables: the notebook's `globals()`. Names that are no settings, and parameters that have their default, are left
-    out. Raises UserError where a parameter and CONFIG contradict each other.
+    variables: the notebook's `globals()`. Names that are no settings are left out, and so are parameters of the first
+    cell that have their default. Raises UserError where a parameter and CONFIG contradict each other.
     """
-    parameters = {}
+    found = {}
     for variable, value in variables.items():
-        if variable.isupper() and is_setting(variable):
-            name = canonical_name(variable)
-            default = TABLE[name][1].default if name in TABLE else None
-            if value != default:
-                parameters[name] = value
-    config = {canonical_name(name): value for name, value in read_config(variables.get("CONFIG", "")).items()}
+        name = variable.lower()
+        is_parameter = variable.isupper() and (name in TABLE or (name in ALIASES and len(name) > 1))
+        if is_parameter and not (name in OF_THE_CELL and value == TABLE[name][1].default):
+            found[name] = value
+    parameters = by_own_name(found)
+    config = by_own_name(read_config(variables.get("CONFIG", "")))
     for name in parameters.keys() & config.keys():
         if parameters[name] != config[name]:
             raise UserError(

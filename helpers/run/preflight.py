@@ -38,17 +38,20 @@ def preflight(run: Run) -> str:
 
 def describe_learning_rates(config: GRPOConfig) -> str:
     """Return the curve of the learning rate over the steps of the run, with its height at the start, top and end."""
-    rates = learning_rates(config)
-    top = max(rates)
-    step_of_top = rates.index(top) + 1
+    last = config.max_steps - 1
+    count = min(CURVE, config.max_steps)
+    shown = [round(place * last / max(1, count - 1)) for place in range(count)]
+    first_rate, last_rate = learning_rates(config, [0, last])
+    step_of_top = min(config.warmup_count, last)
+    (top,) = learning_rates(config, [step_of_top])
     sentence = (
-        f"learning rate: {draw_curve(rates)}  {rates[0]:.3g} in step 1, at most {top:.3g} (step {step_of_top}), "
-        f"{rates[-1]:.3g} in step {len(rates)}."
+        f"learning rate: {draw_curve(learning_rates(config, shown))}  {first_rate:.3g} in step 1, at most {top:.3g} "
+        f"(step {step_of_top + 1}), {last_rate:.3g} in step {last + 1}."
     )
     if top == 0:
         return f"{sentence} Nothing will be learned."
-    if config.warmup_count > LONG_WARMUP * len(rates):
-        share = config.warmup_count / len(rates)
+    share = config.warmup_count / config.max_steps
+    if share > LONG_WARMUP:
         return f"{sentence} The warm-up takes {share:.0%} of the run: a shorter one, or more steps, would teach more."
     return sentence
 
@@ -56,13 +59,7 @@ def describe_learning_rates(config: GRPOConfig) -> str:
 def draw_curve(values: Sequence[float]) -> str:
     """Return a line of bars, as high as the values, from 0 on."""
     top = max(values) or 1.0
-    count = min(CURVE, len(values))
-    bars = []
-    for place in range(count):
-        index = round(place * (len(values) - 1) / max(1, count - 1))
-        height = round(values[index] / top * (len(BARS) - 1))
-        bars.append(BARS[height])
-    return "".join(bars)
+    return "".join(BARS[round(value / top * (len(BARS) - 1))] for value in values)
 
 
 def _describe_memory(run: Run) -> str:

@@ -8,6 +8,7 @@ from helpers.run.arguments import pairs_of, pairs_of_make, read_pairs, take, wit
 from helpers.run.opening import make_run
 from helpers.runtime import UserError
 from helpers.tasks.prepare import check_out, prepare
+from helpers.tasks.split import SPLITS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count, pairs = take(pairs, "N", "NUM_SAMPLES")
         if not out:
             raise UserError("OUT names the folder to write: make prepare TASK=math N=1000 OUT=data/math, say.")
-        if count and not (count.isascii() and count.isdigit() and int(count) > 0):
-            raise UserError(f"N is the number of rows to keep, a whole number from 1 on; got '{count}'.")
+        if count and not (count.isascii() and count.isdigit() and int(count) >= len(SPLITS)):
+            raise UserError(f"N is the number of rows to keep, a whole number from {len(SPLITS)} on; got '{count}'.")
         check_out(out)
         run = make_run(with_absolute_paths(read_pairs(pairs)))
         task = run.make_task(drop_faulty=True)

@@ -147,13 +147,7 @@ def sort_settings(given: Mapping[str, Any]) -> Given:
 
     Raises UserError for a name that is no setting, a setting that is given twice, and a value that it cannot have.
     """
-    by_name = {}
-    for name, value in given.items():
-        own_name = canonical_name(name)
-        value = _own_value(own_name, value)
-        if own_name in by_name and by_name[own_name] != value:
-            raise UserError(f"'{own_name}' is given twice, once as '{name}': give it once.")
-        by_name[own_name] = value
+    by_name = {name: _own_value(name, value) for name, value in by_own_name(given).items()}
     by_class = {RunSettings: {}, Profile: {}}
     others = {}
     for name, value in by_name.items():
@@ -170,25 +164,44 @@ def sort_settings(given: Mapping[str, Any]) -> Given:
     return Given(by_class[RunSettings], by_class[Profile], grpo, notes)
 
 
+def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by their own names. Raises UserError for one that is given twice with different values."""
+    by_name = {}
+    for name, value in given.items():
+        own_name = canonical_name(name)
+        if by_name.setdefault(own_name, value) != value:
+            raise UserError(f"{own_name} is given twice, as {by_name[own_name]!r} and as {value!r}: give it once.")
+    return by_name
+
+
 def _own_value(name: str, value: Any) -> Any:
-    """Return the value of a setting in our words: a path as a text, and the values of other projects' names."""
+    """Return the value of a setting in our words: of the type of its field where it was given as a text."""
     if isinstance(value, PathLike):
-        return str(value)
-    if name == "embedding" and value in (True, "True"):  # offload_embedding
-        return "host"
-    if name == "embedding" and value in (False, "False"):
-        return "device"
+        value = str(value)
+    if isinstance(value, str):
+        value = parse_value(name, value)
+    is_bool = name in TABLE and bool in _kinds_of(name)
+    if is_bool and value in (0, 1):
+        return bool(value)
+    if name == "embedding" and str(value) in _TRUTH:  # offload_embedding
+        return "host" if _TRUTH[str(value)] else "device"
     if name == "gradient_checkpointing" and value == "unsloth":
         return True
     if name == "lora_targets" and isinstance(value, (list, tuple)):  # target_modules
-        targets = [_PROJECTIONS.get(one, one) for one in value]
-        return tuple(dict.fromkeys(targets))
+        targets = [_PROJECTIONS.get(str(one), one) for one in value]
+        return tuple(dict.fromkeys(map(str, targets)))
     return value
+
+
+def _kinds_of(name: str) -> tuple[type, ...]:
+    """Return the types that a setting may have."""
+    _, its_field = TABLE[name]
+    return get_args(its_field.type) or (its_field.type,)
 
 
 def is_setting(name: str) -> bool:
     """Tell whether a name, in capitals or not, is a setting of a run or stands for one."""
-    lower = name.lower()
+    lower = str(name).lower()
     return lower in TABLE or lower in ALIASES or lower in known_names()
 
 
@@ -197,13 +210,13 @@ def canonical_name(name: str) -> str:
 
     Raises UserError for a name that is no setting.
     """
-    lower = name.lower().lstrip("-").replace("-", "_")
+    lower = str(name).lower().lstrip("-").replace("-", "_")
     lower = ALIASES.get(lower, lower)
     if lower == "reward_weights":
         raise UserError("Weights stand behind the rewards: rewards = 'math_answer,math_format=0.1', say.")
     if not is_setting(lower):
         known = [*TABLE, *ALIASES]
-        if name.isupper():
+        if str(name).isupper():
             known = [one.upper() for one in known]
         raise UserError(f"There is no setting '{name}'{did_you_mean(name, known)}: make help-run lists them.")
     return lower
@@ -246,8 +259,7 @@ def parse_value(name: str, text: str) -> Any:
     """
     if name not in TABLE:
         return _literal(text)
-    owner, its_field = TABLE[name]
-    kinds = get_args(its_field.type) or (its_field.type,)
+    kinds = _kinds_of(name)
     if NoneType in kinds and text in ("None", "none", ""):
         return None
     if bool in kinds and text in _TRUTH:
@@ -273,6 +285,10 @@ def parse_truth(name: str, text: str) -> bool:
 
 def _number(text: str) -> int | float | str:
     """Return the number in a text, whole where it is, and a text without a finite number as it is."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
     try:
         value = float(text)
         return int(value) if value == int(value) else value

@@ -55,9 +55,12 @@ def end_early(run: Run, trainer: GRPOTrainer) -> None:
     """End before the training, where the run is a dry run or a baseline; return otherwise.
 
     A dry run checks data and rewards, takes one step back and forth, and lets the model answer a few prompts of each
-    split. A baseline is trained and saved. Both end with EndOfNotebook.
+    split. A baseline is trained and saved. Both end with EndOfNotebook. All but a dry run leaves its settings in the
+    folder of the run.
     """
-    if run.settings.dry_run:
+    if not run.settings.dry_run:
+        run.save_settings()
+    else:
         dry_run(trainer)
         params = SamplingParams(trainer.args.max_completion_length, seed=run.seed)
         for split in run.task.splits:
@@ -128,8 +131,9 @@ def _train_fallback(run: Run) -> Path:
 
 def judge(run: Run) -> Report:
     """Evaluate the trained model and its base as 05_evaluate does; write records.jsonl and report.json."""
-    trained = load_trained(run, EVALUATION_SEED)
-    prompts = run.task.dataset("confirm", run.sweep.items, seed=EVALUATION_SEED)
+    seed = run.grpo.get("seed", EVALUATION_SEED)
+    trained = load_trained(run, seed)
+    prompts = run.task.dataset("confirm", run.sweep.items, seed=seed)
     asked = trained.engine, run.task, prompts, trained.params
     tuned = evaluate(*asked, "tuned", run.sweep.temperatures)
     with trained.model.disable_adapter():

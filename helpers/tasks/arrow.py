@@ -3,7 +3,7 @@
 A column has one type. It is found before anything is written, from the values of all rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,15 +29,18 @@ class _Column:
     has_large: bool = False
     nested_type: object = None
     values: list = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
 
 
 class ColumnTypes:
     """The types of columns, found row by row.
 
-    exact: a column whose numbers become texts where no type holds all of them as they are, such as 1 and 2.5.
+    own_names: column -> its name in the user's data, where that is another. exact: a column whose numbers become texts
+    where no type holds all of them as they are, such as 1 and 2.5.
     """
 
-    def __init__(self, exact: str = ""):
+    def __init__(self, own_names: Mapping[str, str], exact: str = ""):
+        self._own_names = own_names
         self._exact = exact
         self._columns: dict[str, _Column] = {}
 
@@ -57,8 +60,9 @@ class ColumnTypes:
                 column.kind = kind
                 column.place = place
             elif kind != column.kind:
+                shown = self._own_names.get(name, name)
                 raise UserError(
-                    f"Column '{name}' has {kind} in {place} and {column.kind} in {column.place}: write it one way in "
+                    f"Column '{shown}' has {kind} in {place} and {column.kind} in {column.place}: write it one way in "
                     "all rows."
                 )
             if kind == "a number":
@@ -68,6 +72,7 @@ class ColumnTypes:
                 column.has_large = column.has_large or not (is_whole or isinstance(value, float))
             elif kind not in SIMPLE_KINDS:
                 column.values.append(value)
+                column.places.append(place)
                 if len(column.values) >= BATCH:
                     _note_nested(name, column)
 
@@ -106,11 +111,34 @@ def _note_nested(name: str, column: _Column) -> None:
             found = pyarrow.unify_schemas(schemas, promote_options="permissive").field(name).type
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         raise UserError(
-            f"Column '{name}' has values that no column can have together ({first_line(error)}), from {column.place} "
-            "on: write it one way in all rows, or leave it out."
+            f"Column '{name}' has a value in {_place_of_fault(column)} that does not go with the one in {column.place} "
+            f"({first_line(error)}): write it one way in all rows, or leave it out."
         ) from error
     column.nested_type = found
     column.values.clear()
+    column.places.clear()
+
+
+def _place_of_fault(column: _Column) -> str:
+    """Return the place of the first value that has no type together with the one before it."""
+    import pyarrow
+
+    previous = column.values[0]
+    for value, place in zip(column.values, column.places, strict=True):
+        try:
+            pyarrow.array([previous, value])
+        except (pyarrow.ArrowException, ValueError, OverflowError):
+            return place
+        previous = value
+    return column.places[0]
+
+
+def rows_in_memory(schema, batches: Iterator[tuple[Sequence[Row], Sequence[str]]]):
+    """Return a `datasets.Dataset` of rows in memory. The arguments and errors are those of `write_rows`."""
+    import pyarrow
+    from datasets import Dataset
+
+    return Dataset(pyarrow.Table.from_batches(list(_record_batches(schema, batches)), schema=schema))
 
 
 def write_rows(path: Path, schema, batches: Iterator[tuple[Sequence[Row], Sequence[str]]]):
@@ -122,10 +150,17 @@ def write_rows(path: Path, schema, batches: Iterator[tuple[Sequence[Row], Sequen
     from datasets import Dataset
 
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, schema) as writer:
-        for rows, places in batches:
-            arrays = [_array(one, rows, places) for one in schema]
-            writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
+        for batch in _record_batches(schema, batches):
+            writer.write_batch(batch)
     return Dataset.from_file(str(path))
+
+
+def _record_batches(schema, batches: Iterator[tuple[Sequence[Row], Sequence[str]]]) -> Iterator:
+    import pyarrow
+
+    for rows, places in batches:
+        arrays = [_array(one, rows, places) for one in schema]
+        yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _array(its_field, rows: Sequence[Row], places: Sequence[str]):

@@ -13,12 +13,18 @@ from helpers.tasks.reading import SourceRow, at_start
 EMPTY_PROMPT = "empty prompt"
 NO_ANSWER = "no answer"
 WRONG_MESSAGES = "wrongly keyed messages"
+NO_PROMPT = "no prompt"
+WRONG_PROMPT = "prompt of another kind"
+ENDS_WITH_ANSWER = "prompt that ends with the assistant's message"
+NO_UNICODE = "text that is no Unicode"
 
 #: What a trainer passes to rewards beside the columns.
 ARGUMENTS = (
     "prompts", "completions", "completion_ids", "logprobs", "finish_reasons", "trainer_state", "log_metric",
     "log_extra",
 )  # fmt: skip
+#: What a message may have beside its role and content; all else says nothing to a model.
+MESSAGE_KEYS = ("name", "tool_calls", "thinking")
 SYSTEM_ROLES = ("system", "developer")
 _KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
 
@@ -66,17 +72,21 @@ class Columns:
             wanted.append(self.answer)
         for name in wanted:
             if name not in row.values:
-                raise _missing_column(name, row.values, at_start(row.place), source)
+                raise UserError(self._missing(name, row.values, at_start(row.place), source))
 
     def apply(self, row: SourceRow, needs_answer: bool) -> dict:
         """Return a row of a task: `prompt` as messages, `answer` where there is one, and the other columns.
 
         needs_answer: whether a row must have an answer.
 
-        Raises RowFault for an empty prompt, messages without role and content, and an answer that is missing. Raises
-        UserError for a column that is missing, and a prompt that is neither a text nor a list of messages.
+        Messages have their role, their content, and what else of `MESSAGE_KEYS` is not None, in this order.
+
+        Raises RowFault for a prompt that is missing or empty, that is neither a text nor a list of messages, or ends
+        with the assistant's, for messages without role and content, an answer that is missing, and a text with half a
+        surrogate pair. Raises UserError for a second system message, and for a column that cannot have its name.
         """
         values = row.values
+        _check_unicode(values, row.place)
         prompt = self._prompt(values, row.place)
         renamed = {}
         for name, value in values.items():
@@ -120,7 +130,7 @@ class Columns:
             messages = [{"role": "user", "content": self._fill_template(values, place)}]
         else:
             if self.prompt not in values:
-                raise _missing_column(self.prompt, values, at_start(place), "this row")
+                raise RowFault(NO_PROMPT, self._missing(self.prompt, values, at_start(place), "this row"))
             messages = _messages_of(values[self.prompt], self.prompt, place)
         if not self.system_prompt:
             return messages
@@ -138,16 +148,29 @@ class Columns:
             if not name:
                 continue
             if name not in values:
-                raise _missing_column(name, values, at_start(place), "this row")
+                raise RowFault(NO_PROMPT, self._missing(name, values, at_start(place), "this row"))
             value = values[name]
             if is_blank(value):
                 raise RowFault(
                     EMPTY_PROMPT, f"{at_start(place)} has an empty '{name}', which the template needs: give it a text."
                 )
-            if not isinstance(value, (str, int, float)):
-                raise UserError(f"'{name}' is {kind_of(value)} in {place}: the template takes texts and numbers.")
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise RowFault(
+                    WRONG_PROMPT, f"'{name}' is {kind_of(value)} in {place}: the template takes texts and numbers."
+                )
             filled += str(value)
         return filled
+
+    def _missing(self, name: str, known: Collection[str], where: str, source: str) -> str:
+        """Return what to say of a column that is missing. where: what lacks it. source: the name of its source."""
+        hint = did_you_mean(name, [str(column) for column in known])
+        header = " (the first line names them)" if source.lower().endswith((".csv", ".tsv")) else ""
+        is_in_braces = any(name == named for _, named in self._parts)
+        braces = f", or write {{{{{name}}}}} for braces that stay" if is_in_braces else ""
+        return (
+            f"{where} has no '{name}'{hint}: its columns are {describe_columns(known)}{header}; name the right one, or "
+            f"add it{braces}."
+        )
 
 
 def is_blank(value: object) -> bool:
@@ -172,13 +195,30 @@ def describe_columns(names: Collection[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
-def _missing_column(name: str, known: Collection[str], where: str, source: str) -> UserError:
-    hint = did_you_mean(name, [str(column) for column in known])
-    header = " (the first line of a CSV file names them)" if source.lower().endswith(".csv") else ""
-    return UserError(
-        f"{where} has no '{name}'{hint}: its columns are {describe_columns(known)}{header}; name the right one, or add "
-        "it."
-    )
+def _check_unicode(values: Mapping, place: str) -> None:
+    """Raise RowFault for a text with half a surrogate pair, which JSON can have as an escape and no file as UTF-8."""
+    for name, value in values.items():
+        waiting = [name, value]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, str) and not _is_unicode(part):
+                raise RowFault(
+                    NO_UNICODE,
+                    f"{at_start(place)} has half a surrogate pair in {name!r:.80}, which is no Unicode text: write the "
+                    "whole character, or leave the row out.",
+                )
+            if isinstance(part, Mapping):
+                waiting += [*part.keys(), *part.values()]
+            elif isinstance(part, (list, tuple)):
+                waiting += part
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_names(row: Mapping, place: str) -> None:
@@ -194,25 +234,35 @@ def _check_names(row: Mapping, place: str) -> None:
 
 
 def _messages_of(prompt: object, column: str, place: str) -> list[dict]:
-    """Return a prompt as messages. Raises RowFault and UserError as `Columns.apply`."""
+    """Return a prompt as messages. Raises RowFault as `Columns.apply`."""
     if is_blank(prompt):
         raise _empty_prompt(column, place)
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list) or not all(isinstance(message, dict) for message in prompt):
         found = "a list of other things" if isinstance(prompt, list) else kind_of(prompt)
-        raise UserError(f"'{column}' is {found} in {place}: a prompt is a text or a list of messages.")
+        raise RowFault(WRONG_PROMPT, f"'{column}' is {found} in {place}: a prompt is a text or a list of messages.")
     for number, message in enumerate(prompt, 1):
         _check_message(message, number, place)
     asked = [message["content"] for message in prompt if message["role"] not in SYSTEM_ROLES]
     if all(is_blank(content) for content in asked):
         raise _empty_prompt(column, place)
     if prompt[-1]["role"] == "assistant":
-        raise UserError(
+        raise RowFault(
+            ENDS_WITH_ANSWER,
             f"The prompt in {place} ends with a message of the assistant, which would be the answer: let it end with "
-            "the user's, and put the answer into a column of its own."
+            "the user's, and put the answer into a column of its own.",
         )
-    return prompt
+    return [_plain_message(message) for message in prompt]
+
+
+def _plain_message(message: dict) -> dict:
+    """Return what a message says, always in the same order, since the id of a prompt depends on it."""
+    said = {"role": message["role"], "content": message["content"]}
+    for name in MESSAGE_KEYS:
+        if message.get(name) is not None:
+            said[name] = message[name]
+    return said
 
 
 def _empty_prompt(column: str, place: str) -> RowFault:

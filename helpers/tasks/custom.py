@@ -17,11 +17,11 @@ from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 class CustomTask(Task):
     """Train and evaluate on your own prompts.
 
-    data: the path of a file (.jsonl, .json, .csv, .parquet) or of a folder that `save_to_disk` wrote, an id of the hub,
-    a `datasets.Dataset` or `DatasetDict`, or a list of dicts; see `reading.open_source`. Each row has `prompt`, a text
-    or a list of messages; other columns go to the rewards, and a column that a row lacks is None there. A column
-    `cluster` names rows that are alike, such as the wordings of one question: they stay in one split. Without it each
-    prompt stands for itself. A column `id` is replaced; two prompts with one id are a fault. A column `split`, or the
+    data: the path of a file (.jsonl, .json, .csv, .tsv, .parquet) or of a folder that `save_to_disk` wrote, an id of
+    the hub, a `datasets.Dataset` or `DatasetDict`, or a list of dicts; see `reading.open_source`. Each row has
+    `prompt`, a text or a list of messages; other columns go to the rewards, and a column that a row lacks is None
+    there. A column `cluster` names rows that are alike, such as the wordings of one question: they stay in one split.
+    Without it each prompt stands for itself. A column `id` is replaced; two prompts with one id are a fault. A column `split`, or the
     parts of a `DatasetDict`, say train, validation (monitor) or test (confirm).
     rewards: reward functions in TRL's signature, f(prompts, completions, **columns) -> list[float or None].
     completions are message lists, as TRL has them for conversational data.

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from helpers.rewards.calling import arguments_without_logs, call_reward, name_of
 from helpers.rewards.registry import columns_of, get_reward
@@ -17,6 +18,8 @@ from helpers.tasks.task import Grade, Rewards, Row, Task, Value
 #: The reward of data with answers and no task: the text in the last box, or the whole text.
 DEFAULT_REWARD = "exact_match"
 NAME = "custom"
+#: Rows by which data are taken to have answers.
+FIRST_ROWS = 100
 #: Rows that are checked at a time.
 BATCH = 1000
 
@@ -46,12 +49,12 @@ class DataTask(CustomTask):
     ):
         columns = columns or Columns()
         source = open_source(data)
-        first = next(iter(source.rows()), None)
-        has_answers = first is not None and columns.answer in first.values
+        first = list(islice(source.rows(), FIRST_ROWS))
+        has_answers = any(columns.answer in row.values for row in first)
         self.base = base
         self._judges = self._judges_of(base, has_answers)
-        if first is not None and not self._judges and not reward_funcs:
-            found = describe_columns(first.values)
+        if first and not self._judges and not reward_funcs:
+            found = describe_columns(first[0].values)
             raise UserError(
                 f"Nothing says what is right: {source.name} has the columns {found} and no '{columns.answer}'; name "
                 "the column with the answers, or choose rewards of yours."

@@ -10,7 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, did_you_mean, first_line
 
 #: The variable with the folder in which a user gave a command; notebooks run in another one.
 CALLER_DIR = "HELPERS_CALLER_DIR"
@@ -25,12 +25,23 @@ def import_by_name(what: str, name: str) -> object:
     place, _, attribute = name.rpartition(":")
     try:
         module = _import_file(place) if place.endswith(".py") else _import_module(place)
-        return getattr(module, attribute)
+        if hasattr(module, attribute):
+            return getattr(module, attribute)
+    except SystemExit as error:
+        raise UserError(
+            f"Cannot import the {what} '{name}': its module calls sys.exit({error.code!r:.80}); put what it does as a "
+            "program below if __name__ == '__main__'."
+        ) from error
     except Exception as error:
         raise UserError(
             f"Cannot import the {what} '{name}' ({type(error).__name__}: {first_line(error)}): write module:function, "
             "with a module in the folder that you are in or in one of PYTHONPATH, or path/to/file.py:function."
         ) from error
+    file = getattr(module, "__file__", None) or f"the module {place}"
+    raise UserError(
+        f"Cannot import the {what} '{name}': {file} has no '{attribute}'{did_you_mean(attribute, vars(module))}; name "
+        "a function that is there."
+    )
 
 
 def _callers_folders() -> list[Path]:
@@ -73,10 +84,10 @@ def _searched_first(folders: Sequence[Path]) -> Iterator[None]:
     """Let Python look for modules in some folders first; afterwards they are searched last, for later imports."""
     invalidate_caches()  # a module may have been written a moment ago
     added = [str(folder) for folder in folders]
+    before = list(sys.path)
     sys.path[:0] = added
     try:
         yield
     finally:
-        for folder in added:
-            sys.path.remove(folder)
-        sys.path.extend(folder for folder in added if folder not in sys.path)
+        behind = dict.fromkeys([*sys.path, *added])  # a module may have changed it, for its own later imports
+        sys.path[:] = before + [folder for folder in behind if folder not in before]

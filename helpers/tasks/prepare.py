@@ -94,7 +94,7 @@ def prepare(task: Task, out: str | Path, size: int | None = None, seed: int = 0)
     Raises UserError for a size below the number of splits, for an `out` that is there and that `prepare` did not write,
     and where it cannot be written. What was there is left as it is.
     """
-    out = Path(out).expanduser()
+    out = Path(out).expanduser().resolve()
     check_out(out)
     if size is not None:
         check_whole("size", size, len(SPLITS))
@@ -114,9 +114,12 @@ def check_out(out: str | Path) -> None:
     out = Path(out).expanduser()
     if not out.exists():
         return
-    is_prepared = (out / REPORT).is_file() and (out / "dataset_dict.json").is_file()
-    if not out.is_dir() or not (is_prepared or not any(out.iterdir())):
-        raise UserError(f"{out} is there and is no prepared folder: give OUT another name, so that nothing is lost.")
+    names = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
+    is_prepared = {REPORT, "dataset_dict.json"} <= names <= {REPORT, "dataset_dict.json", *SPLITS}
+    if names and not is_prepared:
+        raise UserError(
+            f"{out} holds other things than `prepare` writes: give OUT another name, so that nothing is lost."
+        )
 
 
 def _sizes(task: Task, size: int | None) -> dict[str, int]:

@@ -7,29 +7,26 @@ JSON and CSV are read with the standard library, row by row, so that nothing in 
 import codecs
 import csv
 import json
+import os
 import re
-import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import BufferedReader, TextIOWrapper
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TextIO
-from urllib.parse import urlsplit
 
 from helpers.runtime import UserError, did_you_mean, first_line, recover_folder
 
-#: Characters of a JSON array that are read at a time.
-PIECE = 2**20
-#: More bytes than a line has, and more characters than an item of a JSON array has.
+#: More bytes than a line has, and more characters than a cell of a CSV file has.
 MOST_LENGTH = 2**26
-#: A larger file is not read again to say more about what is wrong with it.
-MOST_EXPLAINED = 2**24
-#: How far from the end of what was read a fault may be the end itself, as in the middle of an escape.
-CUT_MARGIN = 16
+#: Bytes of the largest .json file, which is read as a whole.
+MOST_JSON = 256 * 2**20
 #: Rows of a data set or a parquet file that are read at a time.
 BATCH = 1000
-#: Seconds in which the hub's server must take a connection.
+#: Seconds in which the hub's server must answer.
 HUB_TIMEOUT = 3.0
 
 #: Names that a source may give to a split -> the split.
@@ -46,9 +43,14 @@ SPLIT_NAMES = {
     "test": "confirm",
 }
 
+#: What lies beside the files of rows in a folder of a data set, and holds no rows.
+NO_ROWS = ("dataset_info.json", "dataset_infos.json", "metadata.json", "report.json")
+#: What separates the cells of a CSV file. Excel writes what a country has.
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
 _HUB_ID = re.compile(r"(?P<id>[A-Za-z0-9][\w.-]*/[\w.-]+)(?::(?P<config>[\w.-]+))?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
-_DECODER = json.JSONDecoder()
+_QUOTED = re.compile(r'"[^"]*(?:"|$)')
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def read_rows(data) -> Iterator[SourceRow]:
 def open_source(data) -> Source:
     """Return the source of some data.
 
-    data: the path of a file (.jsonl, .ndjson, .json, .csv or .parquet), of a folder of such files or of one that
+    data: the path of a file (.jsonl, .ndjson, .json, .csv, .tsv or .parquet), of a folder of such files or of one that
     `save_to_disk` wrote; a data set of the hub, "owner/name" or "owner/name:configuration"; a `datasets.Dataset` or
     `DatasetDict`; a list of dicts; a source, which is returned.
 
@@ -112,6 +114,12 @@ def at_start(place: str) -> str:
     return place[:1].upper() + place[1:]
 
 
+def split_part(name: str) -> str:
+    """Return the part of a name that says a split, as "train" of "train_sft"; the whole name where none does."""
+    beginning = re.split(r"[-_.]", name.strip())[0]
+    return beginning if beginning.lower() in SPLIT_NAMES else name
+
+
 def _rows_of_list(rows: list[dict]) -> Iterator[SourceRow]:
     for number, row in enumerate(rows, 1):
         yield SourceRow(row, f"row {number}")
@@ -131,7 +139,7 @@ def _open_object(data: object) -> Source | None:
 def _rows_of_splits(splits: Mapping, of_name: str) -> Iterator[SourceRow]:
     for split, dataset in splits.items():
         for row in _rows_of_dataset(dataset, f" of split '{split}'{of_name}"):
-            yield SourceRow(row.values, row.place, split)
+            yield SourceRow(row.values, row.place, split_part(split))
 
 
 def _rows_of_dataset(dataset, of_name: str) -> Iterator[SourceRow]:
@@ -150,17 +158,17 @@ def _rows_of_dataset(dataset, of_name: str) -> Iterator[SourceRow]:
 def _open_path(data: str | Path) -> Source:
     text = str(data)
     path = Path(text).expanduser()
-    if text.strip() and path.name:
-        try:
+    try:
+        if path.name and not path.exists() and _was_prepared(path):
             recover_folder(path)
-        except OSError as error:  # such as a name that is too long
-            raise UserError(
-                f"Cannot read {text:.80} ({error.strerror}): give the path of a file or a folder."
-            ) from error
+    except OSError as error:  # such as a name that is too long
+        raise UserError(f"Cannot read {text:.80} ({error.strerror}): give the path of a file or a folder.") from error
     if path.is_file():
         return Source(path.name, (path,), partial(_reader_of(path), path))
     if text.strip() and path.is_dir():
         return _open_folder(path)
+    if path.exists() and text.strip():
+        raise UserError(f"Cannot read {text}: it is no regular file; write the rows to a file, and give its path.")
     found = _HUB_ID.fullmatch(text)
     if found and path.suffix.lower() not in READERS and not path.parent.is_dir():
         return _open_hub(found["id"], found["config"])
@@ -168,6 +176,12 @@ def _open_path(data: str | Path) -> Source:
         f"Cannot read {text or 'an empty path'}: there is no such file or folder{_similar_path(path)}; give the path "
         "of one, or an id of the hub such as owner/name."
     )
+
+
+def _was_prepared(path: Path) -> bool:
+    """Tell whether `prepare` was interrupted while it wrote this folder anew: the old one has a hidden name then."""
+    old = path.with_name(f".{path.name}.old")
+    return (old / "report.json").is_file() and (old / "dataset_dict.json").is_file()
 
 
 def _similar_path(path: Path) -> str:
@@ -190,17 +204,41 @@ def _reader_of(path: Path) -> Callable[[Path], Iterator[SourceRow]]:
 
 
 def _open_folder(path: Path) -> Source:
-    """Return the source of a folder that `save_to_disk` wrote, or that holds files of rows."""
+    """Return the source of a folder that `save_to_disk` wrote, or that holds files of rows, itself or in `data`."""
     is_saved = (path / "dataset_dict.json").exists() or (path / "state.json").exists()
     if is_saved:
         return _open_saved(path)
-    files = tuple(sorted(file for file in path.iterdir() if file.suffix.lower() in READERS and file.is_file()))
+    files = _files_of_rows(path) or _files_of_rows(path / "data")  # as data sets of the hub have them
     if not files:
         raise UserError(
             f"The folder {path} is no data set: give one that save_to_disk wrote, or one that holds files with the "
             f"endings {', '.join(READERS)}."
         )
     return Source(path.resolve().name, files, partial(_rows_of_files, files))
+
+
+def _files_of_rows(folder: Path) -> tuple[Path, ...]:
+    """Return the files of a folder that have the most frequent ending; others are the same rows or none.
+
+    Raises UserError where two endings are equally frequent.
+    """
+    if not folder.is_dir():
+        return ()
+    by_ending: dict[str, list[Path]] = {}
+    for file in sorted(folder.iterdir()):
+        ending = file.suffix.lower()
+        if ending in READERS and file.name not in NO_ROWS and file.is_file():
+            by_ending.setdefault(ending, []).append(file)
+    if not by_ending:
+        return ()
+    counts = Counter({ending: len(files) for ending, files in by_ending.items()})
+    (ending, count), *others = counts.most_common()
+    if others and others[0][1] == count:
+        raise UserError(
+            f"The folder {folder} has as many files with the ending {ending} as with {others[0][0]}: leave files of "
+            "one ending there, or give the path of one file."
+        )
+    return tuple(by_ending[ending])
 
 
 def _open_saved(path: Path) -> Source:
@@ -233,7 +271,7 @@ def _rows_of_files(files: tuple[Path, ...]) -> Iterator[SourceRow]:
 def _open_hub(name: str, config: str | None) -> Source:
     from datasets import DatasetDict, load_dataset
 
-    if not _was_downloaded(name) and not _hub_is_reachable():
+    if not _was_downloaded(name) and not _hub_answers(name):
         raise UserError(
             f"There is no file or folder '{name}', and a data set of the hub with that id needs the network, where the "
             "hub cannot be reached: check the path, or the connection."
@@ -258,19 +296,16 @@ def _was_downloaded(name: str) -> bool:
     return (Path(HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
 
 
-def _hub_is_reachable() -> bool:
-    """Tell whether the hub's server takes a connection. Behind a proxy nobody can tell, so it is taken to be there."""
-    from urllib.request import getproxies  # not above: it loads much
+def _hub_answers(name: str) -> bool:
+    """Tell whether the hub says anything about a data set. `load_dataset` tries for half a minute and prints."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
 
-    from huggingface_hub.constants import ENDPOINT
-
-    if getproxies():
-        return True
-    server = urlsplit(ENDPOINT)
-    port = server.port or (80 if server.scheme == "http" else 443)
     try:
-        socket.create_connection((server.hostname, port), timeout=HUB_TIMEOUT).close()
-    except OSError:
+        HfApi().dataset_info(name, timeout=HUB_TIMEOUT)
+    except (HfHubHTTPError, ValueError):  # there is none, or no id is like that: `load_dataset` says so
+        return True
+    except Exception:  # of the client of HTTP that the hub's library uses, which its versions change
         return False
     return True
 
@@ -279,7 +314,7 @@ def _hub_is_reachable() -> bool:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
         file = open(path, "rb")
     except OSError as error:
@@ -288,20 +323,31 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, longest: int) -> Iterator[tuple[int, str]]:
     """Yield each line with its number and its end. A line ends with a newline only, and JSON may hold other ends.
 
-    Raises UserError for a line that is no UTF-8, and for one that is longer than any row.
+    longest: bytes, or characters of UTF-16, which a file begins with its byte-order mark.
+
+    Raises UserError for a line that is no UTF-8 or UTF-16, and for one that is longer.
     """
     with _opened(path) as file:
+        is_utf16 = file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        lines = TextIOWrapper(file, encoding="utf-16", newline="\n") if is_utf16 else file
         number = 0
-        while line := file.readline(MOST_LENGTH + 1):
+        while line := _read_line(lines, number + 1, path, longest):
             number += 1
-            if len(line) > MOST_LENGTH:
-                raise UserError(f"Line {number} of {path.name} is longer than {MOST_LENGTH:,} bytes: shorten it.")
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
-            yield number, _decode(line, number, path)
+            yield number, line.removeprefix("\ufeff") if number == 1 else line
+
+
+def _read_line(lines: BufferedReader | TextIOWrapper, number: int, path: Path, longest: int) -> str:
+    """Return the next line; "" at the end."""
+    try:
+        line = lines.readline(longest + 1)
+    except UnicodeError as error:
+        raise UserError(f"Line {number} of {path.name} is no UTF-16 text: save the file as UTF-8.") from error
+    if len(line) > longest:
+        raise UserError(f"Line {number} of {path.name} is longer than {longest:,} bytes: shorten it.")
+    return line if isinstance(line, str) else _decode(line, number, path)
 
 
 def _decode(line: bytes, number: int, path: Path) -> str:
@@ -320,7 +366,7 @@ def _is_empty(path: Path, of_what: str) -> UserError:
 
 def _read_jsonl(path: Path) -> Iterator[SourceRow]:
     has_rows = False
-    for number, line in _lines(path):
+    for number, line in _lines(path, MOST_LENGTH):
         if line.strip():
             has_rows = True
             place = f"line {number} of {path.name}"
@@ -354,148 +400,53 @@ def _describe(error: Exception) -> str:
 
 def _read_json(path: Path) -> Iterator[SourceRow]:
     """Yield the rows of a JSON list, or of a file with one object a line, as .json files of many data sets are."""
-    with _opened(path):
-        pass
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            text = _JsonText(file)
-            first = text.next_character()
-            if first == "[":
-                yield from _items(text, path)
-                return
-    except UnicodeDecodeError as error:
-        for _ in _lines(path):  # it raises at the line
-            pass
-        raise UserError(f"{path.name} is no UTF-8 text: save the file as UTF-8.") from error
-    if not first:
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size > MOST_JSON:
+        raise UserError(
+            f"{path.name} is larger than {MOST_JSON // 2**20} MB, and a JSON list is read as a whole: convert it to "
+            ".jsonl, one object a line, where a file of any size is read."
+        )
+    text = "".join(line for _, line in _lines(path, MOST_JSON))
+    if not text.strip():
         raise _is_empty(path, "a list of objects")
-    if first == "{" and not _has_one_object_a_line(path):
-        raise _no_list(path)
-    yield from _read_jsonl(path)
-
-
-def _has_one_object_a_line(path: Path) -> bool:
-    """Tell whether a file's first two lines that are not empty are an object and the beginning of another one."""
-    lines = (line for _, line in _lines(path) if line.strip())
-    first = next(lines)
-    second = next(lines, "")
     try:
-        json.loads(first)
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if _begins_with_object_line(text):
+            yield from _read_jsonl(path)
+            return
+        line = f"Line {error.lineno} of " if isinstance(error, json.JSONDecodeError) else ""
+        raise UserError(f"{line}{path.name} is not JSON ({_describe(error)}): write one list of objects.") from error
+    if not isinstance(rows, list):
+        raise _no_list(rows, path)
+    if not rows:
+        raise _is_empty(path, "a list of objects")
+    for number, row in enumerate(rows, 1):
+        place = f"item {number} of {path.name}"
+        yield SourceRow(_checked_object(row, place), place)
+
+
+def _begins_with_object_line(text: str) -> bool:
+    """Tell whether an object fills the first line of a text, so that only what follows can be at fault."""
+    first = text.lstrip().partition("\n")[0]
+    try:
+        return isinstance(json.loads(first), dict)
     except (ValueError, RecursionError):
         return False
-    return second.lstrip().startswith("{")
 
 
-def _no_list(path: Path) -> UserError:
-    """Build the error for a file whose top is an object; it names the lists in it where the file is small."""
-    lists = []
-    if path.stat().st_size <= MOST_EXPLAINED:
-        try:
-            top = json.loads(path.read_text(encoding="utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            line = f"line {error.lineno} of " if isinstance(error, json.JSONDecodeError) else ""
-            return UserError(f"{at_start(line + path.name)} is not JSON ({_describe(error)}): write a list of objects.")
-        lists = [repr(name) for name, value in top.items() if isinstance(value, list)]
+def _no_list(top: object, path: Path) -> UserError:
+    """Build the error for a file whose top is no list; it names the lists in an object."""
+    if not isinstance(top, dict):
+        return UserError(
+            f"{path.name} holds neither a list nor an object: write a list of objects, [{{...}}, {{...}}]."
+        )
+    lists = [repr(name) for name, value in top.items() if isinstance(value, list)]
     held = f" with the list {' and '.join(lists)}" if lists else ""
     return UserError(
         f"{path.name} holds a single object{held}: write the rows alone, as a list of objects, [{{...}}, {{...}}]."
     )
-
-
-class _JsonText:
-    """The text of a JSON file, of which only the part that is needed is in memory.
-
-    line: the number of the line in which the next character stands.
-    """
-
-    def __init__(self, file: TextIO):
-        self.line = 1
-        self._file = file
-        self._text = ""
-        self._at = 0
-        self._has_ended = False
-
-    def next_character(self) -> str:
-        """Return the next character that is no white space, without taking it; "" at the end."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
-                self._take(self._at + 1)
-            if self._at < len(self._text) or self._has_ended:
-                return self._text[self._at : self._at + 1]
-            self._read_more()
-
-    def take_character(self) -> None:
-        self._take(self._at + 1)
-
-    def take_value(self) -> object:
-        """Return the JSON value that begins here. Raises ValueError, with the line in `line`, where there is none."""
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                if not self._may_be_cut(error):
-                    self.line += self._text.count("\n", self._at, error.pos)
-                    raise
-                self._read_more()
-            else:
-                self._take(end)
-                return value
-
-    def _take(self, end: int) -> None:
-        self.line += self._text.count("\n", self._at, end)
-        self._at = end
-
-    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
-        """Tell whether a value is at fault only because its end has not been read yet."""
-        if self._has_ended or len(self._text) - self._at > MOST_LENGTH:
-            return False
-        is_near_end = error.pos > len(self._text) - CUT_MARGIN
-        return is_near_end or error.msg.startswith("Unterminated string")
-
-    def _read_more(self) -> None:
-        """Read on, twice as much where a long value began, so that a value is tried a few times only."""
-        rest = self._text[self._at :]
-        piece = self._file.read(max(PIECE, len(rest)))
-        self._has_ended = not piece
-        self._text = rest + piece
-        self._at = 0
-
-
-def _items(text: _JsonText, path: Path) -> Iterator[SourceRow]:
-    """Yield the objects of a JSON list. text: stands before the list's bracket."""
-    text.take_character()
-    number = 0
-    if text.next_character() == "]":
-        raise _is_empty(path, "a list of objects")
-    while True:
-        number += 1
-        is_there = text.next_character()
-        place = f"item {number} of {path.name} (line {text.line})"
-        if not is_there:
-            raise UserError(f"{path.name} ends within its list, behind item {number - 1}: get the whole file.")
-        yield SourceRow(_take_object(text, number, place, path), place)
-        end = text.next_character()
-        if end not in (",", "]"):
-            found = f"'{end}'" if end else "the end of the file"
-            raise UserError(
-                f"{at_start(place)} is followed by {found}: put a comma between items and ']' behind the last one."
-            )
-        text.take_character()
-        if end == "]":
-            break
-    if text.next_character():
-        raise UserError(f"Something follows the list in line {text.line} of {path.name}: write one list alone.")
-
-
-def _take_object(text: _JsonText, number: int, place: str, path: Path) -> dict:
-    try:
-        found = text.take_value()
-    except (ValueError, RecursionError) as error:
-        message = error.msg if isinstance(error, json.JSONDecodeError) else first_line(error)
-        raise UserError(
-            f"Item {number} of {path.name} is not JSON ({message}, line {text.line}): write a list of objects."
-        ) from error
-    return _checked_object(found, place)
 
 
 # CSV and parquet
@@ -504,9 +455,18 @@ def _take_object(text: _JsonText, number: int, place: str, path: Path) -> dict:
 def _read_csv(path: Path) -> Iterator[SourceRow]:
     """Yield the rows of a CSV file; every cell is a text. The first line names the columns.
 
-    A column without a name, as pandas writes its index, is left out.
+    A column without a name, as pandas writes its index, is left out, and so is a row without a text. A line break
+    within a cell becomes a newline.
     """
-    reader = csv.reader((line for _, line in _lines(path)), strict=True)
+    lines = (line for _, line in _lines(path, MOST_LENGTH))
+    first_lines = []
+    for line in lines:
+        first_lines.append(line)
+        if line.strip():
+            break
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter_of("".join(first_lines))
+    csv.field_size_limit(MOST_LENGTH)
+    reader = csv.reader(chain(first_lines, lines), delimiter=delimiter, strict=True)
     header = []
     has_rows = False
     while True:
@@ -515,26 +475,38 @@ def _read_csv(path: Path) -> Iterator[SourceRow]:
             cells = next(reader, None)
         except csv.Error as error:
             raise UserError(
-                f"{at_start(place)} begins a row that is no CSV ({error}): put cells that hold commas, line breaks or "
-                "quotation marks in quotation marks, and double those within."
+                f"{at_start(place)} begins a row that is no CSV ({error}): put cells that hold "
+                f"{DELIMITERS[delimiter]}, line breaks or quotation marks in quotation marks, and double those within."
             ) from error
         if cells is None:
             break
-        if len(cells) < 2 and not "".join(cells).strip():
-            continue  # an empty line
+        if not "".join(cells).strip():
+            continue
         if not header:
             header = _checked_header(cells, path)
             continue
         if len(cells) != len(header):
             raise UserError(
-                f"{at_start(place)} begins a row of {len(cells)} cells, and the header names {len(header)} columns: "
-                "put cells that hold commas in quotation marks."
+                f"{at_start(place)} begins a row of {_counted(len(cells), 'cell')}, and the header names "
+                f"{_counted(len(header), 'column')}: put cells that hold {DELIMITERS[delimiter]} in quotation marks."
             )
         has_rows = True
-        yield SourceRow({name: cell for name, cell in zip(header, cells) if name}, place)
+        named = [(name, cell) for name, cell in zip(header, cells, strict=True) if name]
+        yield SourceRow({name: cell.replace("\r\n", "\n") for name, cell in named}, place)
     if not has_rows:
         of_what = "rows below the header" if header else "a line that names the columns, and rows below it"
         raise _is_empty(path, of_what)
+
+
+def _delimiter_of(header: str) -> str:
+    """Return what separates the names of the columns; a comma where several do, or none."""
+    unquoted = _QUOTED.sub("", header)
+    found = [delimiter for delimiter in DELIMITERS if delimiter in unquoted]
+    return found[0] if len(found) == 1 else ","
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _checked_header(cells: list[str], path: Path) -> list[str]:
@@ -548,9 +520,6 @@ def _checked_header(cells: list[str], path: Path) -> list[str]:
             )
         if name and names.count(name) > 1:
             raise UserError(f"The first line of {path.name} names the column '{name}' twice: rename one.")
-    for separator, described in ((";", "semicolons"), ("\t", "tabs")):
-        if len(names) == 1 and separator in names[0]:
-            raise UserError(f"The columns of {path.name} are separated by {described}: separate them by commas.")
     return names
 
 
@@ -567,7 +536,7 @@ def _read_parquet(path: Path) -> Iterator[SourceRow]:
                     yield SourceRow(values, f"row {number} of {path.name}")
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(
-            f"Cannot read {path} behind row {number} ({first_line(error)}): write the parquet file again."
+            f"Cannot read {path} after row {number} ({first_line(error)}): write the parquet file again."
         ) from error
     if not number:
         raise _is_empty(path, "rows")
@@ -579,5 +548,6 @@ READERS = {
     ".ndjson": _read_jsonl,
     ".json": _read_json,
     ".csv": _read_csv,
+    ".tsv": _read_csv,
     ".parquet": _read_parquet,
 }

@@ -6,6 +6,7 @@ second time writes what is kept. In memory are a few numbers for each prompt.
 
 import hashlib
 import json
+import os
 import shutil
 import weakref
 from array import array
@@ -13,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 
 from helpers.runtime import UserError, did_you_mean, first_line
-from helpers.tasks.arrow import BATCH, ColumnTypes, write_rows
+from helpers.tasks.arrow import BATCH, ColumnTypes, rows_in_memory, write_rows
 from helpers.tasks.columns import Columns, RowFault, describe_columns
 from helpers.tasks.drawing import prompt_id, text_digest
-from helpers.tasks.reading import SPLIT_NAMES, Source, SourceRow, at_start
+from helpers.tasks.reading import SPLIT_NAMES, Source, SourceRow, at_start, split_part
 from helpers.tasks.split import SPLITS, split_of
 from helpers.tasks.task import Row
 
@@ -32,6 +33,10 @@ UNREADABLE_ANSWER = "answer that the rewards cannot read"
 
 #: Columns that a row gets.
 ADDED = ("id", "cluster")
+#: Rows of fewer characters altogether are kept in memory.
+IN_MEMORY = 2**26
+#: How the name begins of a folder with the rows of a process.
+FOLDER = "gpt-oss-rl-rows-"
 #: Places of dropped rows that a report names, of each reason.
 MOST_PLACES = 5
 
@@ -112,12 +117,14 @@ class _Scan:
         self.source = source
         self.columns = columns
         self.demands = demands
-        self.types = ColumnTypes(exact="answer" if demands.exact_answers else "")
+        own_names = {"prompt": columns.prompt, "answer": columns.answer}
+        self.types = ColumnTypes(own_names, exact="answer" if demands.exact_answers else "")
+        self.size = 0  # characters of the rows as JSON
         self.names: dict[str, None] = {}  # of the columns, in the order in which they were met
         self.fates = bytearray()
         self.reasons: list[str] = []
         self.names_splits: bool | None = None
-        self.named_splits: set[str] = set()
+        self.named_splits: dict[str, str] = {}  # split -> its name in the source
         self._source_names: dict[str, None] = {}
         self._first_split = ("", "")  # what the column `split` says in the first row, and where
         # For each different prompt: where the two lists below have what is known of its row.
@@ -127,10 +134,13 @@ class _Scan:
         self._own_ids: dict[int, int] = {}
 
     def run(self) -> None:
-        for number, found in enumerate(self.source.rows()):
-            if number == 0:
-                self.columns.check(found, self.source.name, self.demands.needs_answer)
-            self.fates.append(self._fate_of(found, number))
+        rows = self.source.rows()
+        while batch := list(islice(rows, BATCH)):
+            if not self.fates:
+                self.columns.check(batch[0], self.source.name, self.demands.needs_answer)
+            for found, shaped in zip(batch, self._shape(batch), strict=True):
+                fate = self._fate_of(found, shaped, number=len(self.fates))
+                self.fates.append(fate)
         if not self.fates:
             raise UserError(f"There are no rows in {self.source.name}: give some hundreds of prompts.")
         if not self._prompts:
@@ -140,10 +150,32 @@ class _Scan:
             )
         self._check_needed()
         if self.names_splits and "train" not in self.named_splits:
+            found = describe_columns(self.named_splits.values())
             raise UserError(
-                f"{at_start(self.source.name)} has the splits {', '.join(sorted(self.named_splits))} and none to train "
-                "on: call one of them train, or name none."
+                f"{at_start(self.source.name)} has the splits {found} and none to train on: call one of them train, or "
+                "name none."
             )
+
+    def _shape(self, batch: Sequence[SourceRow]) -> list[Row | RowFault]:
+        """Return for each row of the source a row of the task, or what is wrong with it."""
+        shaped = []
+        for found in batch:
+            try:
+                shaped.append(self.row_of(found))
+            except RowFault as fault:
+                shaped.append(fault)
+        if self.demands.faults_of is None:
+            return shaped
+        places = [place for place, row in enumerate(shaped) if not isinstance(row, RowFault)]
+        given = {name for place in places for name in shaped[place]}
+        if not given.issuperset(self.demands.needs):  # the whole source may lack a column, which is said in the end
+            return shaped
+        names = dict.fromkeys([*self.demands.filled, *given])
+        faults = self.demands.faults_of([{**names, **shaped[place]} for place in places])
+        for place, fault in zip(places, faults, strict=True):
+            if fault:
+                shaped[place] = RowFault(UNREADABLE_ANSWER, f"{at_start(batch[place].place)}: {fault}")
+        return shaped
 
     def row_of(self, found: SourceRow) -> Row:
         """Return a row of the task. Raises RowFault and UserError."""
@@ -169,7 +201,7 @@ class _Scan:
                 )
             return SPLIT_NAMES[found.split.lower()]
         value = found.values.get("split")
-        split = SPLIT_NAMES.get(value.strip().lower(), "") if isinstance(value, str) else ""
+        split = SPLIT_NAMES.get(split_part(value.strip()).lower(), "") if isinstance(value, str) else ""
         if self.names_splits is None:
             self._first_split = (value, found.place)
         elif bool(split) != self.names_splits:
@@ -180,23 +212,25 @@ class _Scan:
             )
         return split
 
-    def _fate_of(self, found: SourceRow, number: int) -> int:
+    def _fate_of(self, found: SourceRow, shaped: Row | RowFault, number: int) -> int:
         named = self.named_split(found)
         if self.names_splits is None:
             self.names_splits = bool(named)
         try:
-            row = self.row_of(found)
+            if isinstance(shaped, RowFault):
+                raise shaped
             if named:
-                row["split"] = named
-            self.types.note(row, found.place)
-            self._note_names(row, found)
-            fate = self._join(row, found, named, number)
+                shaped["split"] = named
+            fate = self._join(shaped, found, named, number)
         except RowFault as fault:
             if not self.demands.drop_faulty:
                 raise
             return self._fate_of_reason(fault.reason)
+        if fate < len(SPLITS):
+            self.types.note(shaped, found.place)
+            self._note_names(shaped, found)
         if named:
-            self.named_splits.add(named)
+            self.named_splits.setdefault(named, found.split or found.values.get("split"))
         return fate
 
     def _note_names(self, row: Row, found: SourceRow) -> None:
@@ -272,7 +306,9 @@ class _Scan:
         """Return 64 bits of a hash of what a row has, whatever its id and the split that it names."""
         ignored = ("id", "split") if self.names_splits else ("id",)
         content = {name: value for name, value in row.items() if value is not None and name not in ignored}
-        return _number_of(json.dumps(content, sort_keys=True, default=repr))
+        text = json.dumps(content, sort_keys=True, default=repr)
+        self.size += len(text)
+        return _number_of(text)
 
     def _place(self, number: int) -> str:
         """Return the place of a row of the source, which is read again for it where somebody is told."""
@@ -304,18 +340,13 @@ class _Writer:
         self._digest = hashlib.sha256()
 
     def write(self) -> KeptRows:
-        folder = mkdtemp(prefix="rows-")
-        try:
-            data = write_rows(Path(folder) / "rows.arrow", self.scan.types.schema(self.names), self._batches())
-            self._check_splits(data)
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise UserError(
-                f"Cannot keep the rows in {folder} ({first_line(error)}): let TMPDIR name a folder with room for them."
-            ) from error
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        schema = self.scan.types.schema(self.names)
+        folder = None
+        if self.scan.size <= IN_MEMORY:
+            data = rows_in_memory(schema, self._batches())
+        else:
+            folder, data = self._write_file(schema)
+        self._check_splits(data)
         kept = KeptRows(
             data=data,
             positions=self.positions,
@@ -325,8 +356,24 @@ class _Writer:
             dropped=self.dropped,
             digest=self._digest.hexdigest(),
         )
-        weakref.finalize(kept, shutil.rmtree, folder, ignore_errors=True)
+        if folder is not None:
+            weakref.finalize(kept, shutil.rmtree, folder, ignore_errors=True)
         return kept
+
+    def _write_file(self, schema) -> tuple[str, object]:
+        """Write the rows to a file in a folder of their own, and return the folder and the data set."""
+        _remove_folders_of_dead_processes()
+        folder = mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
+        try:
+            return folder, write_rows(Path(folder) / "rows.arrow", schema, self._batches())
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise UserError(
+                f"Cannot keep the rows in {folder} ({first_line(error)}): let TMPDIR name a folder with room for them."
+            ) from error
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def _check_splits(self, data) -> None:
         for split, found in self.positions.items():
@@ -343,12 +390,11 @@ class _Writer:
         """Yield rows and their places, a batch at a time."""
         kept = self._kept()
         while batch := list(islice(kept, BATCH)):
-            readable = self._readable(batch)
-            for row, _, split in readable:
+            for row, _, split in batch:
                 self.positions[split].append(self._count)
                 self._digest.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
                 self._count += 1
-            yield [row for row, _, _ in readable], [place for _, place, _ in readable]
+            yield [row for row, _, _ in batch], [place for _, place, _ in batch]
 
     def _kept(self) -> Iterator[tuple[Row, str, str]]:
         """Yield the rows that the first reading kept, with their places and splits, and count the others."""
@@ -377,22 +423,6 @@ class _Writer:
         by_hash = split_of("cluster", row["cluster"])
         return split if by_hash in self.scan.named_splits else by_hash
 
-    def _readable(self, batch: list[tuple[Row, str, str]]) -> list[tuple[Row, str, str]]:
-        """Return the rows whose answers the rewards can read. Raises RowFault where others are not to be dropped."""
-        if self.scan.demands.faults_of is None:
-            return batch
-        readable = []
-        faults = self.scan.demands.faults_of([row for row, _, _ in batch])
-        for entry, fault in zip(batch, faults, strict=True):
-            place = entry[1]
-            if not fault:
-                readable.append(entry)
-            elif self.scan.demands.drop_faulty:
-                self._drop(UNREADABLE_ANSWER, place)
-            else:
-                raise RowFault(UNREADABLE_ANSWER, f"{at_start(place)}: {fault}")
-        return readable
-
     def _drop(self, reason: str, place: str) -> None:
         self.dropped.setdefault(reason, Dropped()).add(place)
 
@@ -404,3 +434,11 @@ def _changed(source: Source) -> UserError:
 def _number_of(text: str) -> int:
     """Return 64 bits of a hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _remove_folders_of_dead_processes() -> None:
+    """Remove what processes left that were killed."""
+    for folder in Path(gettempdir()).glob(f"{FOLDER}*-*"):
+        pid = folder.name.removeprefix(FOLDER).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -86,6 +86,7 @@ def test_each_notebook_gets_its_parameters_and_the_rest_in_config():
     given = read_pairs(["MAX_STEPS=5", "CONTROL=flip", "LR=1e-3", "ITEMS=40", "DRY_RUN=1", "PROFILE=tiny"])
     taken = for_notebook("04_grpo", given)
     assert (taken["MAX_STEPS"], taken["PROFILE"]) == (5, "tiny")
-    assert taken["CONFIG"] == {"control": "flip", "learning_rate": 1e-3, "items": 40, "dry_run": True}
+    expected = {"control": "flip", "learning_rate": 1e-3, "items": 40, "dry_run": True}
+    assert taken["CONFIG"] == expected | {"max_steps": 5, "profile": "tiny"}
     assert for_notebook("01_load", given) == {"PROFILE": "tiny"}
     assert for_notebook("05_evaluate", {"MAX_STEPS": 1})["CONFIG"] == {"max_steps": 1}

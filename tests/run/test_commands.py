@@ -73,7 +73,7 @@ def test_a_run_goes_on_when_its_terminal_closes(run_name, tmp_path):
     The run ends soon: its task can be imported by the command, and not by the process behind it.
     """
     (tmp_path / "later.py").write_text(FAILS_LATER)
-    pid = detach(run_name, f"TASK={tmp_path / 'later.py'}:task")
+    pid = detach(run_name, f"TASK={tmp_path / 'later.py'}:task", "--max-steps=3")
     assert not Path(f"/proc/{pid}").exists() or os.getsid(pid) == pid
     shown = watch()
     assert run_name in shown and "Error: " in shown and "the second import" in shown

@@ -16,8 +16,11 @@ def test_settings_reach_the_training(tmp_path):
     shown = str(run)
     assert "learning_rate                0.0001" in shown and "function_works" in shown
     assert "epsilon" not in shown, "only what differs from the defaults is shown"
-    saved = json.loads((tmp_path / "run" / "settings.json").read_text())
-    assert saved["learning_rate"] == 1e-4 and saved["lora_r"] == 8 and saved["task"] == "matmul"
+    run.save_settings()
+    saved = tmp_path / "run" / "settings.json"
+    values = json.loads(saved.read_text())
+    assert values["learning_rate"] == 1e-4 and values["lora_r"] == 8 and values["task"] == "matmul"
+    assert open_run(saved).config == config, "it is a CONFIG, too"
 
 
 def test_settings_reach_the_model(tmp_path):
@@ -25,6 +28,30 @@ def test_settings_reach_the_model(tmp_path):
     assert (run.profile.lora_r, list(run.profile.lora_targets)) == (4, ["attention"])
     assert run.config.generation_batch_size == 32
     assert run.config.memory_plan(run.profile).batch == 32
+
+
+def test_a_value_that_is_the_default_of_trl_is_given_all_the_same():
+    """The profile's or the recipe's would stand in its place without a word."""
+    variables = {"TASK": "matmul", "RECIPE": "grpo", "BETA": 0.0, "LEARNING_RATE": 1e-6, "LR_SCHEDULER_TYPE": "linear"}
+    config = make_run(parameters_in(variables)).config
+    assert (config.beta, config.learning_rate, config.lr_scheduler_type) == (0.0, 1e-6, "linear")
+
+
+def test_none_is_a_value_where_it_has_a_meaning():
+    config = make_run({"save_total_limit": None, "no_signal_steps": "None", "max_grad_norm": None}).config
+    assert (config.save_total_limit, config.no_signal_steps, config.max_grad_norm) == (None, None, None)
+
+
+def test_a_setting_takes_the_place_of_its_rival_in_a_recipe():
+    config = make_run({"recipe": "guide", "warmup_steps": 3}).config
+    assert (config.warmup_steps, config.warmup_ratio) == (3, 0.0)
+    assert make_run({"recipe": "guide", "lr_scheduler_type": "constant"}).config.warmup_count == 0
+
+
+def test_a_batch_that_other_settings_contradict_is_refused():
+    for rival in ({"gradient_accumulation_steps": 4}, {"per_device_train_batch_size": 64}, {"recipe": "math_pipeline"}):
+        with pytest.raises(UserError, match="generation_batch_size|must be a multiple of"):
+            _ = make_run({"batch": 32, **rival}).config
 
 
 def test_a_small_batch_is_that_small():

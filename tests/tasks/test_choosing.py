@@ -45,7 +45,7 @@ def test_one_of_mine(tmp_path, monkeypatch, math):
     monkeypatch.syspath_prepend(tmp_path)
     functions, weights = choose_rewards("my_rewards_here:zero=2", math)
     assert functions[0](completions=["a", "b"]) == [0.0, 0.0] and weights == [2.0]
-    with pytest.raises(UserError, match="Cannot import the reward 'my_rewards_here:one'"):
+    with pytest.raises(UserError, match="'my_rewards_here:one': .*/my_rewards_here.py has no 'one'"):
         choose_rewards("my_rewards_here:one", math)
     del sys.modules["my_rewards_here"]
 
@@ -62,6 +62,8 @@ def test_one_of_mine(tmp_path, monkeypatch, math):
         ("math,math_format", "'math' in REWARDS is a preset: give it alone"),
         ("math_answer=0", "All weights in REWARDS are 0"),
         ("os:getcwd", "'getcwd' cannot be called as trainers do"),
+        ("os:getcvd", r"os.py has no 'getcvd' \(did you mean 'getcwd'\?\)"),
+        ("sys:nothing", "the module sys has no 'nothing'"),
         (":f", "Cannot import the reward ':f'"),
         ("no.such.module:f", "Cannot import the reward"),
         ("code_correctness", "reads the column 'tests', and the data of task 'math' have answer"),
@@ -156,3 +158,25 @@ def test_a_file_of_mine_by_its_path(mine, math, monkeypatch):
     with pytest.raises(UserError, match="Cannot import the reward 'sub/none.py:mine' .FileNotFoundError"):
         choose_rewards("sub/none.py:mine", math)
     sys.modules.pop("beside_it", None)
+
+
+def test_a_module_that_ends_the_program(tmp_path, math):
+    """A script without a guard parses its arguments when it is imported, and ended the notebook's cell silently."""
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit(2)\n")
+    with pytest.raises(UserError, match=r"its module calls sys.exit\(2\)") as caught:
+        choose_rewards(f"{tmp_path}/ends.py:f", math)
+    assert "\n" not in str(caught.value)
+    (tmp_path / "stops.py").write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        choose_rewards(f"{tmp_path}/stops.py:f", math)
+
+
+def test_a_module_that_changes_where_python_looks(tmp_path, monkeypatch, math):
+    """It failed with "x not in list" where a module had taken away what was added for it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = list(sys.path)
+    (tmp_path / "changes.py").write_text(
+        "import sys\nsys.path = ['/its/own']\n\ndef f(completions, **_):\n    return [0.0] * len(completions)\n"
+    )
+    choose_rewards(f"{tmp_path}/changes.py:f", math)
+    assert sys.path[: len(before)] == before and "/its/own" in sys.path and str(tmp_path) in sys.path

@@ -34,6 +34,21 @@ def test_messages_stay_as_they_are():
     assert apply(Columns("messages"), messages=messages, answer="1")["prompt"] == messages
 
 
+def test_an_id_depends_on_what_is_said_alone():
+    """One data set has None for the keys that others leave out, or the keys in another order."""
+    messages = [
+        {"content": "Q", "role": "user", "name": None, "weight": 1.0},
+        {"tool_calls": [{"id": "1"}], "thinking": "T", "content": "A", "role": "assistant"},
+        {"role": "user", "content": "R", "name": "me"},
+    ]
+    found = apply(Columns(), prompt=messages, answer="1")["prompt"]
+    assert [list(message.items()) for message in found] == [
+        [("role", "user"), ("content", "Q")],
+        [("role", "assistant"), ("content", "A"), ("tool_calls", [{"id": "1"}]), ("thinking", "T")],
+        [("role", "user"), ("content", "R"), ("name", "me")],
+    ]
+
+
 ROW_FAULTS = [
     ({"prompt": " ", "answer": "1"}, "empty prompt", "Line 3 of sums.jsonl has an empty 'prompt'"),
     ({"prompt": None, "answer": "1"}, "empty prompt", "has an empty 'prompt'"),
@@ -50,6 +65,19 @@ ROW_FAULTS = [
         "Message 2 of the prompt in line 3 of sums.jsonl has 'from', 'value': a message needs 'role' and 'content'",
     ),
     ({"prompt": [{"role": "user", "content": 7}], "answer": "1"}, "wrongly keyed messages", "a number as its content"),
+    ({"promt": "a"}, "no prompt", r"has no 'prompt' \(did you mean 'promt'\?\): its columns are 'promt'"),
+    ({"prompt": 7}, "prompt of another kind", "'prompt' is a number in line 3 of sums.jsonl"),
+    ({"prompt": ["a"]}, "prompt of another kind", "'prompt' is a list of other things"),
+    (
+        {"prompt": [{"role": "assistant", "content": "4"}]},
+        "prompt that ends with the assistant's message",
+        "ends with a message of the assistant",
+    ),
+    ({"prompt": "\ud800", "answer": "1"}, "text that is no Unicode", "Line 3 of sums.jsonl has half .* in 'prompt'"),
+    ({"prompt": "a", "answer": "1", "cluster": "\udc00"}, "text that is no Unicode", "in 'cluster'"),
+    ({"prompt": "a", "answer": "1", "more": {"b": ["\ud800"]}}, "text that is no Unicode", "in 'more'"),
+    ({"prompt": "a", "answer": "1", "\ud800": 1}, "text that is no Unicode", r"in '\\ud800'"),
+    ({"prompt": [{"role": "user", "content": "a\ud800"}], "answer": "1"}, "text that is no Unicode", "in 'prompt'"),
 ]
 
 
@@ -61,23 +89,51 @@ def test_a_fault_of_one_row(values, reason, words):
     assert caught.value.reason == reason and "\n" not in str(caught.value)
 
 
+TEMPLATE_FAULTS = [
+    ("Q: {qestion}", {"question": "a"}, "no prompt", r"has no 'qestion' \(did you mean 'question'\?\)"),
+    ("{q} in {x}", {"q": "a"}, "no prompt", "or write {{x}} for braces that stay"),
+    ("{q}", {"q": ["a"]}, "prompt of another kind", "'q' is a list in line 3"),
+    ("{q}", {"q": True}, "prompt of another kind", "'q' is a truth value in line 3"),
+]
+
+
+@pytest.mark.parametrize(("template", "values", "reason", "words"), TEMPLATE_FAULTS)
+def test_a_row_that_does_not_fill_a_template(template, values, reason, words):
+    with pytest.raises(RowFault, match=words) as caught:
+        apply(Columns(template=template), needs_answer=False, **values)
+    assert caught.value.reason == reason and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (Columns(), "Row 1 has no 'prompt'.*; name the right one, or add it[.]"),
+        (Columns(template="{q} in {x}"), "Row 1 has no 'x'.* or write {{x}} for braces that stay[.]"),
+    ],
+)
+def test_a_column_that_the_first_row_lacks(columns, words):
+    """It is no fault of that row: all of them would be left out, one by one."""
+    with pytest.raises(UserError, match=words) as caught:
+        columns.check(SourceRow({"q": "a"}, "row 1"), "the list", needs_answer=False)
+    assert not isinstance(caught.value, RowFault)
+
+
+def test_whole_characters_are_unicode():
+    """JSON escapes a character beyond the first 65,536 as two halves."""
+    assert apply(Columns(), prompt="\U0001f600", answer="1")["prompt"][0]["content"] == "\U0001f600"
+
+
 def test_an_answer_may_be_0_or_false():
     assert apply(Columns(), prompt="a", answer=0)["answer"] == 0
     assert apply(Columns(), prompt="a", answer=False)["answer"] is False
 
 
 FAULTS = [
-    (Columns(), {"promt": "a"}, r"has no 'prompt' \(did you mean 'promt'\?\): its columns are 'promt'"),
-    (Columns(template="Q: {qestion}"), {"question": "a"}, r"has no 'qestion' \(did you mean 'question'\?\)"),
-    (Columns(), {"prompt": 7}, "'prompt' is a number in line 3 of sums.jsonl"),
-    (Columns(), {"prompt": ["a"]}, "'prompt' is a list of other things"),
     (
         Columns(),
         {"prompt": "a", "completions": "b"},
         "the column 'completions', and rewards get something else of that name",
     ),
-    (Columns(), {"prompt": [{"role": "assistant", "content": "4"}]}, "ends with a message of the assistant"),
-    (Columns(template="{q}"), {"q": ["a"]}, "'q' is a list in line 3"),
     (
         Columns(system_prompt="S"),
         {"prompt": [{"role": "system", "content": "T"}, {"role": "user", "content": "Q"}]},

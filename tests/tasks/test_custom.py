@@ -180,12 +180,12 @@ def test_a_task_of_a_module(tmp_path, monkeypatch):
         ('{"promt": "a"}', r"Line 1 of rows.jsonl has no 'prompt' \(did you mean 'promt'\?\)"),
         ('{"prompt": ["a"]}', "a text or a list of messages"),
         ('{"prompt": "a", "answer": 1}\n{"prompt": "b", "answer": "2"}', "Column 'answer' has a text in line 2 of"),
-        ('{"prompt": "a", "x": [1]}\n{"prompt": "b", "x": ["2"]}', "Column 'x' has values that no column can have"),
+        ('{"prompt": "a", "x": [1]}\n{"prompt": "b", "x": ["2"]}', "Column 'x' has a value in line 2 of rows.jsonl"),
         (
             '{"prompt": "a", "x": 1}\n{"prompt": "b", "x": 99999999999999999999}',
             "Line 2 of .* 'x' that its column cannot",
         ),
-        ('{"prompt": "a", "x": "\\ud800"}', "Line 1 of .* a value of 'x' that its column cannot hold"),
+        ('{"prompt": "a", "x": "\\ud800"}', "Line 1 of .* has half a surrogate pair in 'x'"),
         ('{"prompt": "a", "id": 7}\n{"prompt": "b", "id": 7}', "Line 2 of .* has the id 7 of line 1 of rows.jsonl"),
     ],
 )
@@ -238,7 +238,7 @@ def test_other_values_in_a_column_called_split():
     [
         (["train", "tset"], "Column 'split' is 'tset' in row 2 and 'train' in row 1"),
         (["easy", "test"], "Column 'split' is 'test' in row 2 and 'easy' in row 1"),
-        (["test", "test"], "has the splits confirm and none to train on"),
+        (["test", "test"], "has the splits 'test' and none to train on"),
     ],
 )
 def test_splits_that_are_none(splits, words):

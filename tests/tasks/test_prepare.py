@@ -31,6 +31,9 @@ FAULTY = [
     ({"question": "What is 3 + 1?", "solution": "5"}, "contradicts an earlier row"),
     ({"question": "Another?", "solution": "5", "id": "q3"}, "duplicate id"),
     ({"question": "In words?", "solution": "five"}, "answer that the rewards cannot read"),
+    ({"prompt": "Who?", "solution": "1"}, "no prompt"),
+    ({"question": 5, "solution": "1"}, "prompt of another kind"),
+    ({"question": "Half \ud800?", "solution": "1"}, "text that is no Unicode"),
 ]
 
 
@@ -41,7 +44,7 @@ def math_task(path, **options):
 def test_rows_with_faults_are_left_out_and_counted(tmp_path):
     path = write(tmp_path / "sums.jsonl", good_rows() + [row for row, _ in FAULTY] + [FAULTY[0][0]] * 6)
     report = prepare(math_task(path), tmp_path / "out")
-    assert report.rows_read == 213 and report.rows_kept == 200 == sum(report.splits.values())
+    assert report.rows_read == 216 and report.rows_kept == 200 == sum(report.splits.values())
     counts = {reason: found.count for reason, found in report.dropped.items()}
     assert counts == {reason: 1 for _, reason in FAULTY} | {"empty prompt": 7}
     assert report.dropped["no answer"].places == ["line 202 of sums.jsonl"]
@@ -54,7 +57,7 @@ def test_rows_with_faults_are_left_out_and_counted(tmp_path):
     assert saved["versions"]["python"] and saved["columns"][:2] == ["prompt", "answer"]
     lines = str(report).splitlines()
     assert (
-        "left out, empty prompt: 7 (line 201 of sums.jsonl, line 208 of sums.jsonl" in str(report) and len(lines) < 20
+        "left out, empty prompt: 7 (line 201 of sums.jsonl, line 211 of sums.jsonl" in str(report) and len(lines) < 20
     )
 
 
@@ -112,8 +115,7 @@ def test_the_same_data_have_the_same_digest(tmp_path):
     ("line", "words"),
     [
         ('{"question": "a", ', "Line 201 of sums.jsonl is not JSON"),
-        ('{"question": "a", "solution": 7}', "Column 'answer' has a number in line 201 of sums.jsonl and a text in"),
-        ('{"prompt": "a", "solution": "7"}', "Line 201 of sums.jsonl has no 'question'"),
+        ('{"question": "a", "solution": 7}', "Column 'solution' has a number in line 201 of sums.jsonl and a text in"),
     ],
 )
 def test_a_fault_of_the_file_leaves_nothing(tmp_path, line, words):
@@ -150,7 +152,7 @@ def test_what_is_no_prepared_folder_is_not_overwritten(tmp_path, is_folder):
     mine = out / "mine.txt" if is_folder else out
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("precious")
-    with pytest.raises(UserError, match="is there and is no prepared folder: give OUT another name"):
+    with pytest.raises(UserError, match="holds other things than `prepare` writes: give OUT another name"):
         prepare(get_task("math"), out, 20)
     assert mine.read_text() == "precious"
 
@@ -158,3 +160,14 @@ def test_what_is_no_prepared_folder_is_not_overwritten(tmp_path, is_folder):
 def test_a_size_that_is_too_small(tmp_path):
     with pytest.raises(UserError, match="size must be a whole number from 3 on; got 2"):
         prepare(get_task("math"), tmp_path / "out", 2)
+
+
+def test_a_faulty_row_takes_no_good_one_with_it():
+    """The rewards cannot read "five": the row with the same prompt and "5" is the first that counts, and stays."""
+    rows = [{"prompt": f"What is {n}?", "answer": str(n)} for n in range(60)]
+    rows += [{"prompt": "What is V?", "answer": "five"}, {"prompt": "What is V?", "answer": "5"}]
+    task = DataTask(rows, base=get_task("math"), drop_faulty=True)
+    assert {reason: found.places for reason, found in task.kept.dropped.items()} == {
+        "answer that the rewards cannot read": ["row 61"]
+    }
+    assert len(task.kept.data) == 61
