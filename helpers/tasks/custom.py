@@ -21,8 +21,8 @@ class CustomTask(Task):
     the hub, a `datasets.Dataset` or `DatasetDict`, or a list of dicts; see `reading.open_source`. Each row has
     `prompt`, a text or a list of messages; other columns go to the rewards, and a column that a row lacks is None
     there. A column `cluster` names rows that are alike, such as the wordings of one question: they stay in one split.
-    Without it each prompt stands for itself. A column `id` is replaced; two prompts with one id are a fault. A column `split`, or the
-    parts of a `DatasetDict`, say train, validation (monitor) or test (confirm).
+    Without it each prompt stands for itself. A column `id` is replaced; two prompts with one id are a
+    fault. A column `split`, or the parts of a `DatasetDict`, say train, validation (monitor) or test (confirm).
     rewards: reward functions in TRL's signature, f(prompts, completions, **columns) -> list[float or None].
     completions are message lists, as TRL has them for conversational data.
     grade: f(row, text) -> bool or `Grade`, where text is the final channel. Default: an answer is correct if the
