@@ -47,7 +47,7 @@ def parameters_of_all() -> dict[str, object]:
 
 
 def for_notebook(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the given settings a notebook takes: its parameters, and all of them in its CONFIG.
+    """Return what of the given settings a notebook takes: its parameters, and the others in its CONFIG.
 
     given: by name, in capitals or not.
     """
@@ -57,8 +57,10 @@ def for_notebook(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         if key.upper() in own:
             taken[key.upper()] = value
-        if is_setting(key):
+        elif is_setting(key):
             config[key.lower()] = value
+    if "data" in config and "task" in given:  # in the parameter TASK its default would say nothing beside data
+        config["task"] = given["task"]
     if "CONFIG" in own:
         taken["CONFIG"] = config
     return taken
