@@ -122,8 +122,8 @@ def open_from(pairs: Sequence[str], of_notebooks: Mapping[str, object] = Mapping
     run is under way in another process.
     """
     name, pairs = take(pairs, "NAME", "TMUX_SESSION")
-    if "/" in name:
-        raise UserError(f"NAME is a folder under runs/, without '/'; got '{name}'. RUN_DIR names a folder elsewhere.")
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise UserError(f"NAME is a folder under runs/; got '{name}': RUN_DIR names one elsewhere.")
     given = with_absolute_paths(read_pairs(pairs, of_notebooks))
     if name or "run_dir" not in given:
         given["run_dir"] = str(ROOT / "runs" / (name or time.strftime("%Y-%m-%d_%H-%M-%S")))

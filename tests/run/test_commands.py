@@ -110,5 +110,7 @@ def test_a_mistake_ends_a_command_with_one_sentence(tmp_path, capsys):
     assert "OUT names the folder to write" in capsys.readouterr().err
     assert prepare_main(["TASK=math", "N=many", f"OUT={tmp_path / 'out'}"]) == 1
     assert "N is the number of rows" in capsys.readouterr().err
+    assert main(["NAME=/tmp/elsewhere"]) == 1
+    assert "RUN_DIR names one elsewhere" in capsys.readouterr().err
     assert main(["NAME=a", "NAME=b"]) == 1
     assert "NAME is given 2 times" in capsys.readouterr().err
