@@ -16,6 +16,8 @@ HEADINGS = {
     GRPOConfig: "The training, in TRL's names; most defaults that are not shown are the profile's",
 }
 WIDTH = 116
+#: Settings that `GRPOConfig.for_profile` derives from the profile, beside those that a profile has itself.
+SET_FOR_A_PROFILE = ("lr_scheduler_type", "gradient_accumulation_steps", "gradient_checkpointing")
 
 
 def settings_list() -> str:
@@ -30,7 +32,7 @@ def settings_list() -> str:
 def _describe(name: str) -> str:
     owner, its_field = TABLE[name]
     about = its_field.metadata["setting"]
-    is_of_profile = owner is Profile or any(its_field.name == profile_field for profile_field in vars(PROFILES["tiny"]))
+    is_of_profile = owner is Profile or name in vars(PROFILES["tiny"]) or name in SET_FOR_A_PROFILE
     default = ""
     if its_field.default is not MISSING and not (is_of_profile or its_field.default in ("", None)):
         default = f" ({its_field.default})"

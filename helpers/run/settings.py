@@ -32,7 +32,8 @@ class RunSettings:
     """What a run is about: the machine, the task, the data, and how the training is tried and compared."""
 
     profile: str = setting(
-        "tiny", "The machine that the run is made for; auto takes the largest that the GPU holds, see `make help-run`."
+        "tiny",
+        "The machine that the run is made for: tiny, t4, l4, a100 or h100; auto takes the largest that fits.",
     )
     task: str = setting(
         "matmul", "What is trained, as `make tasks` lists; module:function for a task of yours; custom for DATA alone."
