@@ -181,13 +181,14 @@ def test_the_lists_of_tasks_and_rewards():
     [
         ("TASK=maths", "There is no task 'maths' .did you mean 'math'"),
         ("REWARDS=code_correctness", "Reward 'code_correctness' reads the column 'tests', and the data of task 'math'"),
-        ("DRY_RUN=yes", "DRY_RUN must be True or False; got 'yes'"),
+        ("DRY_RUN=yes", "dry_run must be True or False; got 'yes'"),
         ("TASK_OPTIONS=depth=1", "depth must be a whole number"),
     ],
 )
 def test_a_wrong_choice_is_one_sentence_before_anything_runs(capsys, parameter, message):
     """A mistake that a notebook would notice costs the user the minutes until then."""
-    status = main(["--profile", "tiny", "TASK=math", parameter])
+    others = [] if parameter.startswith("TASK=") else ["TASK=math"]
+    status = main(["--profile", "tiny", *others, parameter])
     shown = capsys.readouterr()
     assert status == 1 and re.search(message, shown.err)
     assert shown.err.count("\n") == 1 and "cell 1/" not in shown.out
