@@ -38,7 +38,9 @@ class Profile:
     )
     lora_r: int = setting(MISSING, "The rank of the LoRA matrices.", least=1)
     lora_alpha: int = setting(MISSING, "LoRA adds its product times lora_alpha / lora_r.", least=1)
-    lora_targets: list = setting(MISSING, 'What gets LoRA matrices: "attention", "experts" or both.')
+    lora_targets: list = setting(
+        MISSING, "What gets LoRA matrices; a list can hold both.", choices=("attention", "experts")
+    )
     learning_rate: float = setting(MISSING, "See `GRPOConfig`.", least=0)
     num_generations: int = setting(MISSING, "See `GRPOConfig`.", least=2)
     generation_batch_size: int = setting(

@@ -130,6 +130,11 @@ def first_line(error: BaseException) -> str:
     return message.partition("\n")[0] or type(error).__name__
 
 
+def at_start(text: str) -> str:
+    """Return a text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def file_digest(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     with open(path, "rb") as file:

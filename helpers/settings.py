@@ -21,9 +21,9 @@ Class = TypeVar("Class")
 class Setting:
     """What is said of a setting besides its name, type and default.
 
-    help: what it means. choices: the values that it may have, or None. least: the least number that it may be. above: a
-    number that it must be above. may_differ: whether a resumed run may change it, or a function of the settings that
-    tells.
+    help: what it means. choices: the values that it may have, or that the entries of a list may have; None: any. least:
+    the least number that it may be. above: a number that it must be above. may_differ: whether a resumed run may change
+    it, or a function of the settings that tells.
     """
 
     help: str
@@ -50,19 +50,29 @@ def check_settings(cls: type, values: Mapping[str, Any]) -> None:
         kinds = get_args(its_field.type) or (its_field.type,)
         if value is None and NoneType in kinds:
             continue
-        rule = _broken_rule(value, kinds[0], its_field.metadata["setting"])
+        about = its_field.metadata["setting"]
+        rule = _broken_rule(value, kinds[0], about)
         if rule:
             raise UserError(f"{its_field.name} must be {rule}.")
+        entries = value if kinds[0] is list and about.choices else ()
+        for entry in entries:
+            if entry not in about.choices:
+                close = did_you_mean(entry, about.choices)
+                raise UserError(f"{its_field.name} holds '{entry}'{close}: choose {', '.join(about.choices)}.")
+
+
+def named_choices(about: Setting) -> str:
+    """Return the values that a setting may have, with commas between them, but for the empty text."""
+    return ", ".join(choice for choice in about.choices or () if choice)
 
 
 def _broken_rule(value: Any, kind: type, about: Setting) -> str:
     """Return what a value must be and is not, "" where it is fine. kind: the type of the field."""
-    if about.choices is not None:
+    if about.choices is not None and kind is not list:
         close = did_you_mean(value, about.choices) if isinstance(value, str) else ""
         is_fine = value in about.choices
-        named = ", ".join(choice for choice in about.choices if choice)
         empty = ", or empty" if "" in about.choices else ""
-        return "" if is_fine else f"one of {named}{empty}; got {value!r}{close}"
+        return "" if is_fine else f"one of {named_choices(about)}{empty}; got {value!r}{close}"
     is_fine, rule = RULES[kind](value, about)
     return "" if is_fine else f"{rule}; got {value!r}"
 
@@ -131,7 +141,7 @@ def documented_settings(cls: type[Class]) -> type[Class]:
 
 def _describe(its_field: Field) -> str:
     about = its_field.metadata["setting"]
-    choices = f" One of {', '.join(about.choices)}." if about.choices else ""
+    choices = f" One of {named_choices(about)}." if about.choices else ""
     default = "" if its_field.default is MISSING else f" (default {its_field.default!r})"
     text = f"{its_field.name}{default}: {about.help}{choices}"
     return fill(text, width=112, initial_indent=" " * 8, subsequent_indent=" " * 12)

@@ -197,8 +197,7 @@ def micro_batch_size(profile: Profile, length: int | None = None, optim: str = "
     model fills the GPU.
     """
     if profile.device == "cpu":
-        most = profile.per_device_train_batch_size
-        return next(count for count in range(most, 0, -1) if profile.generation_batch_size % count == 0)
+        return _cuts(profile, profile.generation_batch_size)[0]
     if length is None:
         length = rollout_length(profile.max_completion_length)
     config = known_config(profile)
@@ -216,8 +215,7 @@ def _choose(
     micro-batch as the profile has are tried first, and then fewer.
     """
     forms = [profile.dense] if profile.dense != "auto" else [WHOLE[profile.dtype], "nf4"]
-    most = profile.per_device_train_batch_size
-    rows = [most] if profile.device == "cpu" else [count for count in range(most, 0, -1) if batch % count == 0]
+    rows = [profile.per_device_train_batch_size] if profile.device == "cpu" else _cuts(profile, batch)
     for dense in forms:
         for count in rows:
             chosen = replace(profile, dense=dense, per_device_train_batch_size=count)
@@ -225,6 +223,11 @@ def _choose(
             if plan.fits:
                 return plan
     return plan
+
+
+def _cuts(profile: Profile, batch: int) -> list[int]:
+    """Return how many completions a micro-batch may have that cuts a batch evenly, the profile's number first."""
+    return [count for count in range(profile.per_device_train_batch_size, 0, -1) if batch % count == 0]
 
 
 def _plan(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 
-from helpers.runtime import UserError, did_you_mean
+from helpers.runtime import UserError, at_start, did_you_mean
 
 #: The released template prints today's date; a fixed one keeps prompts the same tomorrow.
 DATE = "2025-08-05"
@@ -34,10 +34,10 @@ def check_prompt(prompt: object, name: str) -> None:
         texts = [_checked_content(message, f"{number} of {name}") for number, message in enumerate(prompt, 1)]
     else:
         raise UserError(
-            f"{_capitalised(name)} is {_shown(prompt)}: give a text, or a list of messages with 'role' and 'content'."
+            f"{at_start(name)} is {_shown(prompt)}: give a text, or a list of messages with 'role' and 'content'."
         )
     if not any(text.strip() for text in texts):
-        raise UserError(f"{_capitalised(name)} is empty: give it some text.")
+        raise UserError(f"{at_start(name)} is empty: give it some text.")
 
 
 def _checked_content(message: object, place: str) -> str:
@@ -63,10 +63,6 @@ def _checked_content(message: object, place: str) -> str:
     if not isinstance(content, str):
         raise UserError(f"The content of message {place} is {_shown(content)}: give a text.")
     return content
-
-
-def _capitalised(name: str) -> str:
-    return name[:1].upper() + name[1:]
 
 
 def _shown(value: object) -> str:

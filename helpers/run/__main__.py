@@ -16,7 +16,7 @@ from helpers.run.lists import LISTS
 from helpers.run.notebooks import DEEPER, NOTEBOOKS, parameters_of_all, printed_by_last_cell, run_notebook
 from helpers.run.opening import Run
 from helpers.run.preflight import preflight
-from helpers.run.settings import parse_truth
+from helpers.run.settings import other_names, parse_truth
 from helpers.runtime import ROOT, UserError, run_folder
 
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _detach(run: Run, is_deeper: bool, pairs: Sequence[str]) -> None:
     """Start the same run in a process that goes on when the terminal closes, and say how to follow it."""
     _, others = take(pairs, "NAME", "TMUX_SESSION")
-    _, others = take(others, "RUN_DIR", "OUTPUT", "OUTPUT_DIR")
+    _, others = take(others, "RUN_DIR", *other_names("run_dir"))
     command = [sys.executable, "-m", __package__, *others, f"RUN_DIR={run.folder}"]
     if is_deeper:
         command.append("--deeper")

@@ -6,7 +6,8 @@ from textwrap import fill
 from helpers.display import text_table
 from helpers.grpo.config import GRPOConfig
 from helpers.profiles import PROFILES, Profile
-from helpers.run.settings import ALIASES, TABLE, RunSettings
+from helpers.run.settings import TABLE, RunSettings, other_names
+from helpers.settings import named_choices
 from helpers.tasks import get_task, list_presets, list_rewards, list_tasks
 from helpers.tasks.frozen import frozen_digests
 
@@ -36,9 +37,8 @@ def _describe(name: str) -> str:
     default = ""
     if its_field.default is not MISSING and not (is_of_profile or its_field.default in ("", None)):
         default = f" ({its_field.default})"
-    choices = [choice for choice in about.choices or () if choice]
-    one_of = f" One of {', '.join(choices)}." if choices else ""
-    others = [alias.upper() for alias, own_name in ALIASES.items() if own_name == name]
+    one_of = f" One of {named_choices(about)}." if about.choices else ""
+    others = other_names(name)
     also = f" Also {', '.join(others)}." if others else ""
     text = f"{name.upper()}{default}: {about.help}{one_of}{also}"
     return fill(text, width=WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)

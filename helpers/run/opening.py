@@ -50,7 +50,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where the run writes."""
+        """The folder that the run writes to."""
         given = self.settings.run_dir
         return Path(given).expanduser() if given else ROOT / "runs" / "notebook"
 
@@ -130,7 +130,7 @@ class Run:
 
     @property
     def sweep(self) -> SweepPlan:
-        """How much an evaluation asks."""
+        """The amount of an evaluation."""
         plan = sweep_plan("auto", self.profile)
         return plan if self.settings.items is None else replace(plan, items=self.settings.items)
 
@@ -200,8 +200,10 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     if profile.model.startswith("~"):
         profile = replace(profile, model=str(Path(profile.model).expanduser()))
     _check_model(profile)
-    of_batch = {name: value for name, value in given.profile.items() if name == "generation_batch_size"}
-    return Run(profile, run_settings, given.grpo | of_batch, given.notes)
+    grpo = dict(given.grpo)
+    if "generation_batch_size" in given.profile:  # `for_profile` refuses other settings of the batch that contradict it
+        grpo["generation_batch_size"] = given.profile["generation_batch_size"]
+    return Run(profile, run_settings, grpo, given.notes)
 
 
 def _without_rivals(from_recipe: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,9 +218,9 @@ def _without_rivals(from_recipe: dict[str, Any], given: Mapping[str, Any]) -> di
 
 def _check_model(profile: Profile) -> None:
     """Raise UserError for a model that is no folder, where it must be one."""
-    if (Path(profile.model).expanduser() / "config.json").is_file():
+    if (Path(profile.model) / "config.json").is_file():
         return
-    is_path = profile.model.startswith((".", "/", "~"))
+    is_path = profile.model.startswith((".", "/"))
     if is_path or profile.device == "cpu":
         raise UserError(
             f"There is no model in '{profile.model}': on the CPU it is a folder with a config.json, and with "

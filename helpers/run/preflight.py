@@ -41,12 +41,11 @@ def describe_learning_rates(config: GRPOConfig) -> str:
     last = config.max_steps - 1
     count = min(CURVE, config.max_steps)
     shown = [round(place * last / max(1, count - 1)) for place in range(count)]
-    first_rate, last_rate = learning_rates(config, [0, last])
     step_of_top = min(config.warmup_count, last)
-    (top,) = learning_rates(config, [step_of_top])
+    first_rate, top, last_rate, *curve = learning_rates(config, [0, step_of_top, last, *shown])
     sentence = (
-        f"learning rate: {draw_curve(learning_rates(config, shown))}  {first_rate:.3g} in step 1, at most {top:.3g} "
-        f"(step {step_of_top + 1}), {last_rate:.3g} in step {last + 1}."
+        f"learning rate: {draw_curve(curve)}  {first_rate:.3g} in step 1, at most {top:.3g} (step {step_of_top + 1}), "
+        f"{last_rate:.3g} in step {last + 1}."
     )
     if top == 0:
         return f"{sentence} Nothing will be learned."
@@ -89,12 +88,13 @@ def _earlier_run(run: Run) -> tuple[str, float] | None:
     for folder in folders:
         try:
             saved = json.loads((folder / SETTINGS_FILE).read_text())
+            if any(saved.get(name) != wanted.get(name) for name in OF_A_STEP):
+                continue
             lines = (folder / "grpo" / "metrics.jsonl").read_text().splitlines()
             times = [json.loads(line)["step_time"] for line in lines]
         except (OSError, ValueError, KeyError):
             continue  # a run that has no whole step yet, or a file that is being written
         times = [seconds for seconds in times if is_finite_number(seconds)]
-        is_same = all(saved.get(name) == wanted.get(name) for name in OF_A_STEP)
-        if is_same and times:
+        if times:
             return folder.name, median(times)
     return None

@@ -15,21 +15,18 @@ from types import NoneType
 from typing import Any, get_args
 
 from helpers.grpo.config import GRPOConfig, translate_settings
+from helpers.grpo.controls import CONTROLS
 from helpers.grpo.recipes import RECIPES
 from helpers.grpo.trl_settings import OTHER_NAMES, known_names
 from helpers.profiles import Profile
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.settings import check_settings, documented_settings, setting
 
-#: What LoRA matrices can be added to.
-TARGETS = ("attention", "experts")
-CONTROLS = ("", "shuffle", "flip", "freeze", "certainty", "majority")
-
 
 @documented_settings
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run is about: the machine, the task, the data, and how the training is tried and compared."""
+    """The machine of a run, its task and its data, and how the training is tried and compared."""
 
     profile: str = setting(
         "tiny",
@@ -54,7 +51,7 @@ class RunSettings:
         None, "Prompts that training draws from; None: 2000, or all that DATA has for training.", least=1
     )
     recipe: str = setting("", "The settings of a published method.", choices=("", *RECIPES))
-    control: str = setting("", "A run without the lesson, to compare with.", choices=CONTROLS)
+    control: str = setting("", "A run without the lesson, to compare with.", choices=("", *CONTROLS))
     baseline: str = setting("", "rft imitates the model's own right answers in place of GRPO.", choices=("", "rft"))
     dry_run: bool = setting(False, "Check data, rewards and one step, and end before the training.")
     sandbox: str = setting(
@@ -156,11 +153,6 @@ def sort_settings(given: Mapping[str, Any]) -> Given:
         by_class.get(owner, others)[name] = value
     for owner, values in by_class.items():
         check_settings(owner, values)
-    for target in by_class[Profile].get("lora_targets", ()):
-        if target not in TARGETS:
-            raise UserError(
-                f"lora_targets holds '{target}'{did_you_mean(target, TARGETS)}: choose {', '.join(TARGETS)}."
-            )
     grpo, notes = translate_settings(others)
     return Given(by_class[RunSettings], by_class[Profile], grpo, notes)
 
@@ -186,8 +178,6 @@ def _own_value(name: str, value: Any) -> Any:
         return bool(value)
     if name == "embedding" and str(value) in _TRUTH:  # offload_embedding
         return "host" if _TRUTH[str(value)] else "device"
-    if name == "gradient_checkpointing" and value == "unsloth":
-        return True
     if name == "lora_targets" and isinstance(value, (list, tuple)):  # target_modules
         targets = [_PROJECTIONS.get(str(one), one) for one in value]
         return tuple(dict.fromkeys(map(str, targets)))
@@ -221,6 +211,11 @@ def canonical_name(name: str) -> str:
             known = [one.upper() for one in known]
         raise UserError(f"There is no setting '{name}'{did_you_mean(name, known)}: make help-run lists them.")
     return lower
+
+
+def other_names(name: str) -> list[str]:
+    """Return the names that stand for a setting, in capitals."""
+    return [alias.upper() for alias, own_name in ALIASES.items() if own_name == name]
 
 
 def read_file(path: str | Path) -> dict[str, Any]:

@@ -140,10 +140,6 @@ def judge(run: Run) -> Report:
         base = evaluate(*asked, "base", run.sweep.temperatures)
     save_records(run.folder / "records.jsonl", base.all_records() + tuned.all_records())
     report = compare(base, tuned, win_margin=run.profile.win_margin)
-    write_report(run.folder, report, trained.origin)
+    saved = {**report.to_dict(), "origin": trained.origin}
+    write_whole(run.folder / "report.json", json.dumps(saved, indent=2))
     return report
-
-
-def write_report(folder: Path, report: Report, origin: dict | None) -> None:
-    """Write what an evaluation found, and how the adapter was trained, as report.json."""
-    write_whole(folder / "report.json", json.dumps({**report.to_dict(), "origin": origin}, indent=2))

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers.runtime import UserError, first_line
+from helpers.runtime import UserError, at_start, first_line
 from helpers.tasks.columns import kind_of
-from helpers.tasks.reading import at_start
+from helpers.tasks.reading import BATCH
 from helpers.tasks.task import Row
 
-#: Rows that are written at a time, and values whose type is asked for at a time.
-BATCH = 1000
 #: Kinds of values whose type follows from the kind.
 SIMPLE_KINDS = ("a text", "a number", "a truth value")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
 
-from helpers.runtime import UserError, did_you_mean
-from helpers.tasks.reading import SourceRow, at_start
+from helpers.rewards.calling import arguments_without_logs
+from helpers.runtime import UserError, at_start, did_you_mean
+from helpers.tasks.reading import SourceRow
 
 #: Faults of single rows, which a run refuses and `prepare` leaves out.
 EMPTY_PROMPT = "empty prompt"
@@ -19,10 +20,7 @@ ENDS_WITH_ANSWER = "prompt that ends with the assistant's message"
 NO_UNICODE = "text that is no Unicode"
 
 #: What a trainer passes to rewards beside the columns.
-ARGUMENTS = (
-    "prompts", "completions", "completion_ids", "logprobs", "finish_reasons", "trainer_state", "log_metric",
-    "log_extra",
-)  # fmt: skip
+ARGUMENTS = ("trainer_state", *arguments_without_logs([{"prompt": ""}], []))
 #: What a message may have beside its role and content; all else says nothing to a model.
 MESSAGE_KEYS = ("name", "tool_calls", "thinking")
 SYSTEM_ROLES = ("system", "developer")

@@ -11,7 +11,7 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.columns import ARGUMENTS, Columns, describe_columns, is_blank
 from helpers.tasks.custom import CustomTask, right_or_wrong, values_of
-from helpers.tasks.reading import open_source
+from helpers.tasks.reading import BATCH, each_row, open_source
 from helpers.tasks.rows import Demands, keep_rows
 from helpers.tasks.task import Grade, Rewards, Row, Task, Value
 
@@ -20,8 +20,6 @@ DEFAULT_REWARD = "exact_match"
 NAME = "custom"
 #: Rows by which data are taken to have answers.
 FIRST_ROWS = 100
-#: Rows that are checked at a time.
-BATCH = 1000
 
 
 class DataTask(CustomTask):
@@ -162,9 +160,8 @@ def _optional_columns(functions: Sequence[Callable]) -> list[str]:
 
 def check_answers(function: Callable, task: CustomTask) -> None:
     """Raise UserError for the first row of a task's data whose columns a reward refuses to read."""
-    data = task.kept.data
-    for batch in data.iter(BATCH):
-        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    kept = each_row(task.kept.data)
+    while rows := list(islice(kept, BATCH)):
         for row, fault in zip(rows, _faults_of([function], rows), strict=True):
             if fault:
                 text = row["prompt"][-1]["content"]

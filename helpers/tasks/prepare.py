@@ -3,7 +3,7 @@
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,17 +11,16 @@ from helpers.environment import versions
 from helpers.runtime import UserError, check_whole, file_digest, first_line, whole_folder, write_whole
 from helpers.tasks.columns import is_blank
 from helpers.tasks.custom import CustomTask
+from helpers.tasks.reading import each_row
 from helpers.tasks.rows import Dropped
 from helpers.tasks.split import SPLITS
-from helpers.tasks.task import Row, Task
+from helpers.tasks.task import Task
 
 REPORT = "report.json"
 #: Rows of a task that generates them, where nobody says how many.
 GENERATED_ROWS = 1000
 #: Of every so many generated rows one is for each split but "train".
 SHARE = 8
-#: Rows that are read at a time.
-BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> 
     prompts = array("Q")
     answers = array("Q")
     for dataset in rows_of.values():
-        for row in _rows(dataset):
+        for row in each_row(dataset):
             digest.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
             prompts.append(sum(len(message["content"]) for message in row["prompt"]))
             if not is_blank(row.get("answer")):
@@ -183,12 +182,6 @@ def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> 
         seed=seed,
         versions=versions(),
     )
-
-
-def _rows(dataset) -> Iterable[Row]:
-    for batch in dataset.iter(BATCH):
-        for values in zip(*batch.values(), strict=True):
-            yield dict(zip(batch, values, strict=True))
 
 
 def _digest_of(files: Sequence[Path]) -> str:

@@ -18,13 +18,13 @@ from io import BufferedReader, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
-from helpers.runtime import UserError, did_you_mean, first_line, recover_folder
+from helpers.runtime import UserError, at_start, did_you_mean, first_line, recover_folder
 
 #: More bytes than a line has, and more characters than a cell of a CSV file has.
 MOST_LENGTH = 2**26
 #: Bytes of the largest .json file, which is read as a whole.
 MOST_JSON = 256 * 2**20
-#: Rows of a data set or a parquet file that are read at a time.
+#: Rows that are read, checked or written at a time.
 BATCH = 1000
 #: Seconds in which the hub's server must answer.
 HUB_TIMEOUT = 3.0
@@ -109,11 +109,6 @@ def open_source(data) -> Source:
     )
 
 
-def at_start(place: str) -> str:
-    """Return a place as the beginning of a sentence."""
-    return place[:1].upper() + place[1:]
-
-
 def split_part(name: str) -> str:
     """Return the part of a name that says a split, as "train" of "train_sft"; the whole name where none does."""
     beginning = re.split(r"[-_.]", name.strip())[0]
@@ -129,11 +124,16 @@ def _open_object(data: object) -> Source | None:
     """Return the source of a data set, or of a dictionary of them; None for any other object."""
     from datasets import Dataset, DatasetDict
 
-    if isinstance(data, Dataset):
-        return Source("the data set", (), partial(_rows_of_dataset, data, ""))
-    if isinstance(data, DatasetDict):
-        return Source("the data set", (), partial(_rows_of_splits, data, ""))
-    return None
+    is_dataset = isinstance(data, (Dataset, DatasetDict))
+    return _source_of(data, "the data set", of_name="") if is_dataset else None
+
+
+def _source_of(loaded: object, name: str, of_name: str, files: tuple[Path, ...] = ()) -> Source:
+    """Return the source of a data set, or of a dictionary of them. of_name: the end of each place."""
+    from datasets import DatasetDict
+
+    reader = _rows_of_splits if isinstance(loaded, DatasetDict) else _rows_of_dataset
+    return Source(name, files, partial(reader, loaded, of_name))
 
 
 def _rows_of_splits(splits: Mapping, of_name: str) -> Iterator[SourceRow]:
@@ -143,13 +143,16 @@ def _rows_of_splits(splits: Mapping, of_name: str) -> Iterator[SourceRow]:
 
 
 def _rows_of_dataset(dataset, of_name: str) -> Iterator[SourceRow]:
-    """Yield the rows of a `datasets.Dataset`. of_name: the end of each place."""
-    names = dataset.column_names
-    number = 0
+    """Yield the rows of a `datasets.Dataset` with their places. of_name: the end of each place."""
+    for number, row in enumerate(each_row(dataset), 1):
+        yield SourceRow(row, f"row {number}{of_name}")
+
+
+def each_row(dataset) -> Iterator[dict]:
+    """Yield the rows of a `datasets.Dataset`, which are read a batch at a time."""
     for batch in dataset.with_format(None).iter(BATCH):
         for values in zip(*batch.values(), strict=True):
-            number += 1
-            yield SourceRow(dict(zip(names, values, strict=True)), f"row {number}{of_name}")
+            yield dict(zip(batch, values, strict=True))
 
 
 # Paths
@@ -242,7 +245,7 @@ def _files_of_rows(folder: Path) -> tuple[Path, ...]:
 
 
 def _open_saved(path: Path) -> Source:
-    from datasets import DatasetDict, load_from_disk
+    from datasets import load_from_disk
 
     try:
         saved = load_from_disk(str(path))
@@ -251,9 +254,7 @@ def _open_saved(path: Path) -> Source:
             f"Cannot read the data set in {path} ({first_line(error)}): save it again with save_to_disk."
         ) from error
     files = tuple(sorted(path.rglob("*.arrow")))
-    if isinstance(saved, DatasetDict):
-        return Source(path.name, files, partial(_rows_of_splits, saved, f" of {path.name}"))
-    return Source(path.name, files, partial(_rows_of_dataset, saved, f" of {path.name}"))
+    return _source_of(saved, path.name, f" of {path.name}", files)
 
 
 def _rows_of_files(files: tuple[Path, ...]) -> Iterator[SourceRow]:
@@ -269,7 +270,7 @@ def _rows_of_files(files: tuple[Path, ...]) -> Iterator[SourceRow]:
 
 
 def _open_hub(name: str, config: str | None) -> Source:
-    from datasets import DatasetDict, load_dataset
+    from datasets import load_dataset
 
     if not _was_downloaded(name) and not _hub_answers(name):
         raise UserError(
@@ -285,9 +286,7 @@ def _open_hub(name: str, config: str | None) -> Source:
             "spelling and the network, and name one of several configurations as owner/name:configuration."
         ) from error
     shown = f"{name}:{config}" if config else name
-    if isinstance(loaded, DatasetDict):
-        return Source(shown, (), partial(_rows_of_splits, loaded, f" of {shown}"))
-    return Source(shown, (), partial(_rows_of_dataset, loaded, f" of {shown}"))
+    return _source_of(loaded, shown, f" of {shown}")
 
 
 def _was_downloaded(name: str) -> bool:

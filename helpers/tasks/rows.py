@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
-from helpers.runtime import UserError, did_you_mean, first_line
-from helpers.tasks.arrow import BATCH, ColumnTypes, rows_in_memory, write_rows
+from helpers.runtime import UserError, at_start, did_you_mean, first_line
+from helpers.tasks.arrow import ColumnTypes, rows_in_memory, write_rows
 from helpers.tasks.columns import Columns, RowFault, describe_columns
 from helpers.tasks.drawing import prompt_id, text_digest
-from helpers.tasks.reading import SPLIT_NAMES, Source, SourceRow, at_start, split_part
+from helpers.tasks.reading import BATCH, SPLIT_NAMES, Source, SourceRow, split_part
 from helpers.tasks.split import SPLITS, split_of
 from helpers.tasks.task import Row
 
@@ -260,7 +260,7 @@ class _Scan:
         earlier = self._numbers[entry]
         earlier_split = self.fates[earlier]
         if self.names_splits and split != earlier_split:
-            return self._settle_splits(found, number, split, entry)
+            return self._settle_splits(found, number, split, entry, content)
         if content != self._contents[entry]:
             raise RowFault(
                 CONTRADICTS,
@@ -269,7 +269,7 @@ class _Scan:
             )
         return self._fate_of_reason(DUPLICATE)
 
-    def _settle_splits(self, found: SourceRow, number: int, split: int, entry: int) -> int:
+    def _settle_splits(self, found: SourceRow, number: int, split: int, entry: int, content: int) -> int:
         """Return the fate of a row whose prompt is in another split, too. The later split in `SPLITS` keeps it."""
         earlier = self._numbers[entry]
         earlier_split = self.fates[earlier]
@@ -284,7 +284,7 @@ class _Scan:
             return held_out
         self.fates[earlier] = held_out
         self._numbers[entry] = number
-        self._contents[entry] = self._content_of(self.row_of(found))
+        self._contents[entry] = content
         return split
 
     def _check_own_id(self, found: SourceRow, prompt: int, number: int) -> None:
