@@ -35,3 +35,10 @@ def is_running(pid):
 def descriptors():
     """How many descriptors this process holds."""
     return len(os.listdir("/proc/self/fd"))
+
+
+def lowest_free_descriptor():
+    """The number that the next opened file gets. Those held may have higher numbers, which whoever started us chose."""
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor

@@ -17,7 +17,7 @@ from helpers.sandbox.inside.lockdown import filter_program
 from helpers.sandbox.zygote import ZYGOTE_TIMEOUT_SECONDS
 from helpers.tasks.matmul.speed import BASELINE
 from tests.disk import full_disk
-from tests.process import children, descriptors, is_running
+from tests.process import children, descriptors, is_running, lowest_free_descriptor
 from tests.sandbox.suite import REFERENCE
 
 ENDLESS = "def matmul(A, B):\n  while True: pass"
@@ -173,7 +173,7 @@ def test_too_few_descriptors(nothing_left):
         assert matmul_judge.judge(REFERENCE).correct
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() - 1, before[1]))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(), before[1]))
             verdicts = matmul_judge.judge_many([REFERENCE] * 4)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)

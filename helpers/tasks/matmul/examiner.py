@@ -16,7 +16,7 @@ from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedM
 from helpers.tasks.matmul.trial import Trial
 
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
-LIMITS = Limits(cpu_seconds=2.0, total_cpu_seconds=6.0, wall_seconds=30.0)
+LIMITS = Limits(cpu_seconds=2.0, total_cpu_seconds=10.0, wall_seconds=30.0)
 
 
 class Examiner:

@@ -39,6 +39,7 @@ LARGE_SIZES = 101, 128
 WIDE_SIZES = 129, 160  # from 129 on Strassen's method with padding takes eight times as long
 TIMED_SIZES = (64, 64, 64)
 MOST_TIMED_CALLS = 6
+PART_SIZE = 16  # questions in one call
 THIN = 2  # a side that keeps a call cheap
 
 
@@ -107,6 +108,11 @@ def one_call(contract: Contract, questions: Sequence[Question]) -> Call:
     return Call(inputs, sum(question.answer_bytes for question in questions))
 
 
+def _in_parts(questions: list[Question]) -> list[list[Question]]:
+    """Return consecutive parts of a list."""
+    return [questions[start : start + PART_SIZE] for start in range(0, len(questions), PART_SIZE)]
+
+
 class Questions:
     """Draws the questions for one program. small_sizes: three orders of the same unlike sizes.
 
@@ -125,12 +131,17 @@ class Questions:
         ]
 
     def floats(self) -> list[list[Question]]:
-        """Return what every program is asked in one process before any time is taken, the cheap lists first."""
+        """Return what every program is asked in one process before any time is taken, the cheap lists first.
+
+        The limit on CPU time is one for each list: no list is so long that an honest program on a slow machine reaches
+        it.
+        """
         small = self.small()
         first = small[:FIRST_QUESTIONS]
         return [
             first,
-            [*small[FIRST_QUESTIONS:], *self.numbers(), *self.lists(), *self.thin()],
+            [*small[FIRST_QUESTIONS:], *self.numbers(), *self.lists()],
+            *_in_parts(self.thin()),
             [*self.thick(), *self.again(), first[0]],
             [self.whole((THIN, THIN + 1, int(self.rng.integers(*WIDE_SIZES))))],
         ]
