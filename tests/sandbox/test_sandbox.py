@@ -107,8 +107,8 @@ def test_limits_on_time(scripts, source):
 
 
 def test_a_limit_that_cannot_be_kept_is_refused():
-    with pytest.raises(UserError, match="total_cpu_seconds must be below 8; got 9"):
-        Limits(total_cpu_seconds=9)
+    with pytest.raises(UserError, match="total_cpu_seconds must be below 20; got 20"):
+        Limits(total_cpu_seconds=20)
 
 
 def test_the_inputs_are_drawn_once_the_program_has_loaded(scripts):

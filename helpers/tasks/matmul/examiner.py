@@ -16,7 +16,28 @@ from helpers.tasks.matmul.speed import PROBE_FRESH_SECONDS, MachineProbe, SpeedM
 from helpers.tasks.matmul.trial import Trial
 
 BEHAVIOUR_SIZES = (3, 4, 5), (5, 2, 3)  # of the fixed inputs on which behaviour is compared
-LIMITS = Limits(cpu_seconds=2.0, total_cpu_seconds=10.0, wall_seconds=30.0)
+#: CPU time for a call, in probes of the machine. The slowest honest program of the suite takes 1,500.
+CALL_PROBES = 2500
+#: Bounds of that time in seconds.
+LEAST_CALL_SECONDS = 2.0
+MOST_CALL_SECONDS = 6.0
+#: Probes of which the fastest says how fast the machine is.
+FIRST_PROBES = 3
+#: CPU time for all calls, in times that of a call.
+CALLS_IN_TOTAL = 3
+
+
+def limits_on(probe_seconds: float) -> Limits:
+    """Return what a program may take: longer on a slow machine, so that it passes there where it passes elsewhere.
+
+    probe_seconds: CPU seconds that a probe of the machine takes.
+    """
+    call_seconds = min(max(CALL_PROBES * probe_seconds, LEAST_CALL_SECONDS), MOST_CALL_SECONDS)
+    return Limits(
+        cpu_seconds=call_seconds,
+        total_cpu_seconds=CALLS_IN_TOTAL * call_seconds,
+        wall_seconds=15 * call_seconds,
+    )
 
 
 class Examiner:
@@ -27,6 +48,7 @@ class Examiner:
         self.speed = speed
         self.rng = np.random.default_rng()
         self.probe = MachineProbe(worker, self.rng)
+        self.limits = limits_on(min(self.probe.cpu_seconds() for _ in range(FIRST_PROBES)))
 
     def examine(self, trial: Trial) -> None:
         """Ask the program everything, and time it, in one process.
@@ -35,7 +57,7 @@ class Examiner:
         """
         *_, last_sizes = trial.questions.small_sizes
         try:
-            with self.worker.load(DRIVER, trial.program, LIMITS) as process:
+            with self.worker.load(DRIVER, trial.program, self.limits) as process:
                 load_seconds = process.cpu_seconds_at_rest()
                 mistake = (
                     self._mistake_with_floats(trial, process)
@@ -174,7 +196,7 @@ class Examiner:
 
         Raises NoAnswer at a question without an answer, and Changed.
         """
-        with self.worker.load(DRIVER, program, LIMITS) as process:
+        with self.worker.load(DRIVER, program, self.limits) as process:
             for question in questions:
                 answer = process.answer(one_call(contract, [question]))
                 yield question, question.product(contract, answer)

@@ -7,6 +7,7 @@ import pytest
 from helpers import MatmulJudge, UserError
 from helpers.sandbox.sandbox import PROCESS_LEVEL_WARNING
 from helpers.tasks.matmul import canaries
+from helpers.tasks.matmul.examiner import limits_on
 from helpers.tasks.matmul.speed import BASELINE
 from tests.sandbox.suite import REFERENCE, load_broken
 
@@ -138,10 +139,17 @@ def test_order_is_kept(matmul_judge):
 
 
 def test_time_limit_is_kept(matmul_judge):
-    """Eight programs that never end cost seconds and not minutes."""
+    """Four programs that never end cost seconds and not minutes."""
     started = time.monotonic()
-    matmul_judge.judge_many(["def matmul(A, B):\n  while True: pass"] * 8)
+    matmul_judge.judge_many(["def matmul(A, B):\n  while True: pass"] * 4)
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(("probe_seconds", "call_seconds"), [(0.0005, 2.0), (0.0016, 4.0), (0.1, 6.0)])
+def test_a_slow_machine_has_more_time(probe_seconds, call_seconds):
+    """On a machine of half the speed, two honest programs of the suite were stopped."""
+    limits = limits_on(probe_seconds)
+    assert limits.cpu_seconds == call_seconds and limits.total_cpu_seconds == 3 * call_seconds
 
 
 def test_self_test(matmul_judge):
@@ -158,8 +166,7 @@ def test_every_canary_is_told_from_an_honest_program(matmul_judge, monkeypatch, 
     act = canaries._ACTS.get(name) or (canaries._FORGED if "forged" in name else canaries._SURPLUS)
     harmless = canaries.CANARIES[name].replace(act, "pass")
     assert harmless != canaries.CANARIES[name] and matmul_judge.judge(harmless).correct
-    cheats = {**canaries.CANARIES, name: harmless}
-    monkeypatch.setattr(type(matmul_judge), "cheats", cheats)
+    monkeypatch.setattr(type(matmul_judge), "cheats", {name: harmless})
     with pytest.raises(UserError, match=f"not safe on this host, so nothing was run: it lets through: {name}"):
         matmul_judge.self_test()
 
