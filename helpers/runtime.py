@@ -7,10 +7,12 @@ import math
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from numbers import Real
 from pathlib import Path
 
@@ -30,6 +32,29 @@ class EndOfNotebook(UserError):
 
     def _render_traceback_(self):
         return [str(self)]
+
+
+def command(interrupted: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Decorate the main function of a command: a user error becomes one sentence on stderr, and exit status 1.
+
+    interrupted: the sentence after an interrupt, which gives exit status 130.
+    """
+
+    def decorate(main: Callable[..., int]) -> Callable[..., int]:
+        @wraps(main)
+        def run(*arguments, **keywords) -> int:
+            try:
+                return main(*arguments, **keywords)
+            except UserError as error:
+                print(f"Error: {error}", file=sys.stderr)
+                return 1
+            except KeyboardInterrupt:
+                print(f"\n{interrupted}", file=sys.stderr)
+                return 130
+
+        return run
+
+    return decorate
 
 
 def in_main_thread() -> bool:
@@ -98,30 +123,6 @@ def check_whole(name: str, value: object, least: int | None) -> None:
 def finite_or_none(value: object) -> float | None:
     """Return a finite number as it is, and None for anything else: strict JSON has neither NaN nor infinities."""
     return value if is_finite_number(value) else None
-
-
-def read_jsonl(path: str | Path) -> list[tuple[str, dict]]:
-    """Return the objects of a JSONL file, each with its place: ("Line 3", {...}). Empty lines are skipped.
-
-    Raises UserError for a file that cannot be read, and for a line that is no JSON object.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no path
-        raise UserError(f"Cannot read {path} ({first_line(error)}): give the path of a JSONL file.") from error
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would cut at separators inside a text, too
-        if not line.strip():
-            continue
-        place = f"Line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} of {path} is not JSON ({first_line(error)}): write one object a line.") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{place} of {path} is not an object: write one object a line.")
-        rows.append((place, row))
-    return rows
 
 
 def first_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from helpers.processes import is_running, read_process_file
-from helpers.runtime import ROOT, UserError, did_you_mean
+from helpers.runtime import ROOT, UserError, command, did_you_mean
 
 RUNS = ROOT / "runs"
 #: What a run that goes on without its terminal prints, in its folder.
@@ -181,22 +181,17 @@ def _has_closing_line(lines: list[str]) -> bool:
     return bool(written) and CLOSING.match(written[-1]) is not None
 
 
+@command(interrupted="Stopped watching; the run goes on.")
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit status: 0, or 1 after one sentence on what went wrong."""
+    """Follow a run until it ends. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make watch", description=__doc__.splitlines()[0])
     parser.add_argument("run", nargs="?", default="", help="a name under runs/, or a folder; else the newest")
     args = parser.parse_args(arguments)
-    try:
-        folder = run_folder_of(args.run)
-        if not args.run:
-            print(f"Following the run '{folder.name}', {_describe_newest(folder)}.", flush=True)
-        for line in follow(folder):
-            print(line, flush=True)
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nStopped watching; the run goes on.", file=sys.stderr)
+    folder = run_folder_of(args.run)
+    if not args.run:
+        print(f"Following the run '{folder.name}', {_describe_newest(folder)}.", flush=True)
+    for line in follow(folder):
+        print(line, flush=True)
     return 0
 
 

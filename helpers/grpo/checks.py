@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from helpers.grpo.config import GRPOConfig
 from helpers.rollout.engine import RolloutEngine
+from helpers.rollout.harmony import check_prompt
 from helpers.runtime import UserError
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ def check_rewards(names: Sequence[str], weights: Sequence[float] | None) -> None
 
 
 def check_prompts(name: str, dataset: "Dataset", engine: RolloutEngine, args: GRPOConfig) -> None:
-    """Raise UserError for a prompt that is too long.
+    """Raise UserError for a prompt that is none, and for one that is too long.
 
     A token takes at least one byte, so only prompts of many bytes are rendered.
     """
     room = engine.max_length - args.max_completion_length
     for number, prompt in enumerate(dataset["prompt"], 1):
+        check_prompt(prompt, f"the prompt of row {number} of {name}")
         if len(json.dumps(prompt)) < room - TEMPLATE_TOKENS:
             continue
         length = engine.prompt_length(prompt)

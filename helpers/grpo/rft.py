@@ -21,16 +21,6 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, random_seed
 from helpers.tasks.grading import grade_answers
 
-BASELINES = ("rft",)
-
-
-def check_baseline(name: str, control: str = "") -> None:
-    """Raise UserError unless `name` is a baseline, or "" for none. A baseline has no rewards, and so no control."""
-    if name and name not in BASELINES:
-        raise UserError(f"There is no baseline '{name}': choose {', '.join(BASELINES)}, or leave BASELINE empty.")
-    if name and control:
-        raise UserError(f"A control changes rewards, and '{name}' learns from grades: leave BASELINE or CONTROL empty.")
-
 
 @dataclass(frozen=True)
 class RFTResult:

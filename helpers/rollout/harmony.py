@@ -31,7 +31,7 @@ def check_prompt(prompt: object, name: str) -> None:
     if isinstance(prompt, str):
         texts = [prompt]
     elif isinstance(prompt, (list, tuple)):
-        texts = [_checked_content(message, f"{number} of {name}") for number, message in enumerate(prompt, 1)]
+        texts = [checked_content(message, f"{number} of {name}") for number, message in enumerate(prompt, 1)]
     else:
         raise UserError(
             f"{at_start(name)} is {_shown(prompt)}: give a text, or a list of messages with 'role' and 'content'."
@@ -40,7 +40,7 @@ def check_prompt(prompt: object, name: str) -> None:
         raise UserError(f"{at_start(name)} is empty: give it some text.")
 
 
-def _checked_content(message: object, place: str) -> str:
+def checked_content(message: object, place: str) -> str:
     """Return the text of a message. Raises UserError for what is no message. place: such as "1 of prompt 3"."""
     if not isinstance(message, Mapping):
         raise UserError(

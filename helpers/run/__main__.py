@@ -17,11 +17,12 @@ from helpers.run.notebooks import DEEPER, NOTEBOOKS, parameters_of_all, printed_
 from helpers.run.opening import Run
 from helpers.run.preflight import preflight
 from helpers.run.settings import other_names, parse_truth
-from helpers.runtime import ROOT, UserError, run_folder
+from helpers.runtime import ROOT, command, run_folder
 
 
+@command(interrupted="Interrupted; make run with the same NAME goes on from the last checkpoint.")
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the notebooks, or print a list. Return the exit status: 0, or 1 after one sentence on what went wrong."""
+    """Run the notebooks, or print a list. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make run", allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--deeper", action="store_true", help="run the notebooks in notebooks/deeper instead")
     parser.add_argument("--list", choices=LISTS, help="print what there is, and run nothing")
@@ -31,23 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(LISTS[args.list]())
         return 0
     started = time.monotonic()
-    try:
-        pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
-        detach, pairs = take(pairs, "DETACH", "USE_TMUX")
-        run, given = open_from(pairs, parameters_of_all())
-        print(run.profile if args.deeper else preflight(run), f"Writing to {run.folder}", sep="\n", flush=True)
-        run_folder(run.folder)
-        if detach and parse_truth("DETACH", detach):
-            _detach(run, args.deeper, pairs)
-            return 0
-        given.setdefault("profile", run.profile.name)  # one for all notebooks, where each would choose its own
-        _run_notebooks(run, given, args.deeper)
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nInterrupted; make run with the same NAME goes on from the last checkpoint.", file=sys.stderr)
-        return 130
+    pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
+    detach, pairs = take(pairs, "DETACH", "USE_TMUX")
+    run, given = open_from(pairs, parameters_of_all())
+    print(run.profile if args.deeper else preflight(run), f"Writing to {run.folder}", sep="\n", flush=True)
+    run_folder(run.folder)
+    if detach and parse_truth("DETACH", detach):
+        _detach(run, args.deeper, pairs)
+        return 0
+    given.setdefault("profile", run.profile.name)  # one for all notebooks, where each would choose its own
+    _run_notebooks(run, given, args.deeper)
     print("\n" + _closing_lines(run, args.deeper, (time.monotonic() - started) / 60))
     return 0
 

@@ -17,7 +17,7 @@ from helpers.rewards.calling import name_of
 from helpers.run.settings import ALIASES, TABLE, RunSettings, by_own_name, read_config, sort_settings
 from helpers.runtime import ROOT, UserError, run_folder, write_whole
 from helpers.tasks.choosing import choose_rewards, choose_task
-from helpers.tasks.columns import Columns
+from helpers.tasks.data.columns import Columns
 from helpers.tasks.task import Task
 
 #: Prompts that training draws from where the task makes them.

@@ -6,32 +6,28 @@ from collections.abc import Sequence
 
 from helpers.run.arguments import pairs_of, pairs_of_make, read_pairs, take, with_absolute_paths
 from helpers.run.opening import make_run
-from helpers.runtime import UserError
-from helpers.tasks.prepare import check_out, prepare
+from helpers.runtime import UserError, command
+from helpers.tasks.data.prepare import check_out, prepare
 from helpers.tasks.split import SPLITS
 
 
+@command(interrupted="Interrupted; nothing was written.")
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the folder and print its report. Return the exit status: 0, or 1 after one sentence on what is wrong."""
+    """Write the folder and print its report. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make prepare", allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--from-make", action="store_true", help="take the variables of make's command line, too")
     args, others = parser.parse_known_args(arguments)
-    try:
-        pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
-        out, pairs = take(pairs, "OUT", "OUTPUT_PATH")
-        count, pairs = take(pairs, "N", "NUM_SAMPLES")
-        if not out:
-            raise UserError("OUT names the folder to write: make prepare TASK=math N=1000 OUT=data/math, say.")
-        if count and not (count.isascii() and count.isdigit() and int(count) >= len(SPLITS)):
-            raise UserError(f"N is the number of rows to keep, a whole number from {len(SPLITS)} on; got '{count}'.")
-        check_out(out)
-        run = make_run(with_absolute_paths(read_pairs(pairs)))
-        task = run.make_task(drop_faulty=True)
-        report = prepare(task, out, int(count) if count else None, run.seed)
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    print(report)
+    pairs = pairs_of(others) + (pairs_of_make() if args.from_make else [])
+    out, pairs = take(pairs, "OUT", "OUTPUT_PATH")
+    count, pairs = take(pairs, "N", "NUM_SAMPLES")
+    if not out:
+        raise UserError("OUT names the folder to write: make prepare TASK=math N=1000 OUT=data/math, say.")
+    if count and not (count.isascii() and count.isdigit() and int(count) >= len(SPLITS)):
+        raise UserError(f"N is the number of rows to keep, a whole number from {len(SPLITS)} on; got '{count}'.")
+    check_out(out)
+    run = make_run(with_absolute_paths(read_pairs(pairs)))
+    task = run.make_task(drop_faulty=True)
+    print(prepare(task, out, int(count) if count else None, run.seed))
     return 0
 
 

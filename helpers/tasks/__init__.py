@@ -18,8 +18,8 @@ from helpers.rewards.registry import (
 )
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.custom import CustomTask
-from helpers.tasks.data import NAME as DATA_TASK
-from helpers.tasks.data import DataTask
+from helpers.tasks.data.task import NAME as DATA_TASK
+from helpers.tasks.data.task import DataTask
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import CORRECT, REFUSED, UNJUDGED, Grade, Measure, Task
 

@@ -12,11 +12,11 @@ from helpers.rewards.registry import Reward, check_signature, columns_of, get_re
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks import DATA_TASK, get_task, task_factory
-from helpers.tasks.columns import ARGUMENTS, Columns
 from helpers.tasks.custom import CustomTask
-from helpers.tasks.data import DataTask, check_answers
+from helpers.tasks.data.columns import ARGUMENTS, Columns
+from helpers.tasks.data.reading import open_source
+from helpers.tasks.data.task import DataTask, check_answers, has_answers
 from helpers.tasks.importing import import_by_name
-from helpers.tasks.reading import open_source
 from helpers.tasks.task import Row, Task
 
 Chosen = tuple[list[Callable], list[float]]
@@ -63,8 +63,7 @@ def choose_task(
 def _choose_data(data: str | Path, columns: Columns, rewards: str, drop_faulty: bool) -> Task:
     """Return a task of data alone: graded by their answers or, where they have none, by the rewards."""
     source = open_source(data)
-    first = next(source.rows(), None)
-    if first is None or columns.answer in first.values or rewards.strip() in ("", DATA_TASK):
+    if rewards.strip() in ("", DATA_TASK) or has_answers(source, columns):
         return DataTask(source, columns, drop_faulty=drop_faulty)
     functions, weights = _parse_rewards(rewards, {})
     return DataTask(source, columns, None, functions, reward_weights=weights, drop_faulty=drop_faulty)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from helpers.rewards.calling import arguments_without_logs, call_reward, describe_failure, name_of, reward_values
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
-from helpers.tasks.columns import Columns, is_blank
-from helpers.tasks.reading import open_source
-from helpers.tasks.rows import Demands, KeptRows, keep_rows
+from helpers.tasks.data.columns import Columns, is_blank
+from helpers.tasks.data.reading import open_source
+from helpers.tasks.data.rows import Demands, KeptRows, keep_rows
 from helpers.tasks.split import check_split, split_of
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 

@@ -9,7 +9,7 @@ import torch
 from helpers import CustomTask, Grade, UserError
 from helpers.grpo.logprobs import policy_logprobs
 from helpers.grpo.loop import add_gradient
-from helpers.grpo.rft import check_baseline, draw_correct, imitation_batch, train_rft
+from helpers.grpo.rft import draw_correct, imitation_batch, train_rft
 from tests.grpo.small import adapter, same, toy_reward, trainer_in
 
 ROWS = [{"prompt": f"What is {a} + {b}?", "answer": str(a + b)} for a in range(6) for b in range(6)]
@@ -82,14 +82,6 @@ def test_nothing_to_imitate_is_a_sentence(tmp_path):
 def test_without_a_task_there_are_no_right_answers(tmp_path, prompts):
     with pytest.raises(UserError, match="give GRPOTrainer a task"):
         train_rft(trainer_in(tmp_path, prompts))
-
-
-def test_an_unknown_baseline_is_a_sentence():
-    check_baseline("")
-    with pytest.raises(UserError, match="no baseline 'sft': choose rft"):
-        check_baseline("sft")
-    with pytest.raises(UserError, match="leave BASELINE or CONTROL empty"):
-        check_baseline("rft", control="flip")
 
 
 def test_every_token_of_a_completion_counts(tmp_path):

@@ -19,9 +19,9 @@ EMPTY, AGAIN = 1000, 1500
 
 PREPARE = """
 import sys
-from helpers.tasks.columns import Columns
-from helpers.tasks.data import DataTask
-from helpers.tasks.prepare import prepare
+from helpers.tasks.data.columns import Columns
+from helpers.tasks.data.task import DataTask
+from helpers.tasks.data.prepare import prepare
 
 data, out = sys.argv[1:]
 prepare(DataTask(data, Columns("question", "solution"), drop_faulty=True), out)

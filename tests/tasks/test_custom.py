@@ -153,7 +153,7 @@ def test_lines_of_a_file_end_with_a_newline_only(tmp_path):
 
 def test_other_data_is_one_sentence():
     with pytest.raises(
-        UserError, match="takes the path of a file or a folder, an id of the hub, .* or a list of dicts; got a int"
+        UserError, match="Data are the path of a file or a folder, an id of the hub, .* or a list of dicts; got a int"
     ):
         CustomTask(7, mentions)
 
@@ -178,7 +178,7 @@ def test_a_task_of_a_module(tmp_path, monkeypatch):
         ('{"prompt": "a"', "Line 1 .* is not JSON"),
         ("[1]", "Line 1 .* is not an object"),
         ('{"promt": "a"}', r"Line 1 of rows.jsonl has no 'prompt' \(did you mean 'promt'\?\)"),
-        ('{"prompt": ["a"]}', "a text or a list of messages"),
+        ('{"prompt": ["a"]}', "the prompt as one text instead of a list"),
         ('{"prompt": "a", "answer": 1}\n{"prompt": "b", "answer": "2"}', "Column 'answer' has a text in line 2 of"),
         ('{"prompt": "a", "x": [1]}\n{"prompt": "b", "x": ["2"]}', "Column 'x' has a value in line 2 of rows.jsonl"),
         (

@@ -2,13 +2,14 @@
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from helpers.rewards.arguments import content_text, rows_of, shown, text_of
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
-from helpers.runtime import UserError, read_jsonl
+from helpers.runtime import UserError, at_start
+from helpers.tasks.data.reading import SourceRow, read_rows
 
 #: A judge of two texts: 1 where the first is better, 0 where the second is, 0.5 where neither is.
 Judge = Callable[[str, str, str], float | bool]
@@ -40,10 +41,10 @@ class Preference(Reward):
     text pays 0.5. Equal texts are a draw that it is not asked about. For G completions of a prompt there are
     G (G - 1) calls.
 
-    table: preferences that exist already, each with `prompt`, `chosen` and `rejected`: the path of a JSONL file, a
-    mapping of these three columns, or a list of such rows. Texts are compared, spaces around them aside, where the
-    table has the pair, and a completion without any such pair gets None. A pair that stands there several times counts
-    as the mean. A text prompt is the same as one user message.
+    table: preferences that exist already, each with `prompt`, `chosen` and `rejected`: data as `reading.open_source`
+    takes them, such as the path of a JSONL file or a list of such rows, or a mapping of these three columns. Texts are
+    compared, spaces around them aside, where the table has the pair, and a completion without any such pair gets None.
+    A pair that stands there several times counts as the mean. A text prompt is the same as one user message.
 
     A completion that was cut off, or has no visible character, loses against every other: it gets 0. With a table
     nobody wins by that, as a text that the table does not know would be paid for its neighbours. A completion that is
@@ -159,36 +160,30 @@ def _prompt_text(conversation: _Conversation) -> str:
 def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_Conversation, str, str], int]:
     """Return (prompt, chosen, rejected) -> how many times that preference stands there."""
     counts = defaultdict(int)
-    for where, row in _rows(table):
+    for found in _rows(table):
+        row = found.values
+        where = at_start(found.place)
         try:
             conversation = _conversation(row["prompt"])
             chosen, rejected = text_of(row["chosen"]).strip(), text_of(row["rejected"]).strip()
         except (KeyError, TypeError, UserError) as error:
             raise UserError(
-                f"{where} of preference's table is not a preference: give it prompt, chosen and rejected, each a text "
-                "or a list of messages."
+                f"{where} is not a preference: give it prompt, chosen and rejected, each a text or a list of messages."
             ) from error
         if chosen == rejected:
-            raise UserError(f"{where} of preference's table prefers a text to itself: take it out.")
+            raise UserError(f"{where} prefers a text to itself: take it out of preference's table.")
         counts[conversation, chosen, rejected] += 1
     if not counts:
         raise UserError("preference's table is empty: give it preferences with prompt, chosen and rejected.")
     return dict(counts)
 
 
-def _rows(table: str | Path | Mapping | Sequence[Mapping]) -> list[tuple[str, Mapping]]:
-    """Return the rows of a table, each with the words for its place."""
-    if isinstance(table, (str, Path)):
-        return read_jsonl(table)
+def _rows(table: str | Path | Mapping | Sequence[Mapping]) -> Iterator[SourceRow]:
+    """Return the rows of a table."""
     if isinstance(table, Mapping):
         columns = [table.get(name) for name in _COLUMNS]
         lengths = {len(column) if isinstance(column, (list, tuple)) else None for column in columns}
         if None in lengths or len(lengths) > 1:
             raise UserError("preference's table must have lists prompt, chosen and rejected of the same length.")
         table = [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
-    if not isinstance(table, (list, tuple)):
-        raise UserError(
-            "preference's table is the path of a JSONL file, a mapping of columns or a list of rows; got a "
-            f"{type(table).__name__}."
-        )
-    return [(f"Row {number}", row) for number, row in enumerate(table, 1)]
+    return read_rows(table)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.runtime import UserError, at_start, first_line
-from helpers.tasks.columns import kind_of
-from helpers.tasks.reading import BATCH
+from helpers.tasks.data.columns import kind_of
+from helpers.tasks.data.reading import BATCH
 from helpers.tasks.task import Row
 
 #: Kinds of values whose type follows from the kind.

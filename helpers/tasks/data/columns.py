@@ -7,13 +7,14 @@ from functools import cached_property
 from string import Formatter
 
 from helpers.rewards.calling import arguments_without_logs
+from helpers.rollout.harmony import checked_content
 from helpers.runtime import UserError, at_start, did_you_mean
-from helpers.tasks.reading import SourceRow
+from helpers.tasks.data.reading import SourceRow
 
 #: Faults of single rows, which a run refuses and `prepare` leaves out.
 EMPTY_PROMPT = "empty prompt"
 NO_ANSWER = "no answer"
-WRONG_MESSAGES = "wrongly keyed messages"
+WRONG_MESSAGES = "wrong messages"
 NO_PROMPT = "no prompt"
 WRONG_PROMPT = "prompt of another kind"
 ENDS_WITH_ANSWER = "prompt that ends with the assistant's message"
@@ -75,13 +76,15 @@ class Columns:
     def apply(self, row: SourceRow, needs_answer: bool) -> dict:
         """Return a row of a task: `prompt` as messages, `answer` where there is one, and the other columns.
 
-        needs_answer: whether a row must have an answer.
+            needs_answer: whether a row must have an answer.
 
-        Messages have their role, their content, and what else of `MESSAGE_KEYS` is not None, in this order.
+            Messages have their role, their content ("" where there are calls of tools alone), and what else of
+        `MESSAGE_KEYS` is not None, in this order.
 
         Raises RowFault for a prompt that is missing or empty, that is neither a text nor a list of messages, or ends
-        with the assistant's, for messages without role and content, an answer that is missing, and a text with half a
-        surrogate pair. Raises UserError for a second system message, and for a column that cannot have its name.
+        with the assistant's, for messages that `harmony.checked_content` refuses, an answer that is missing, and a text
+        with half a surrogate pair. Raises UserError for a second system message, and for a column that cannot have its
+        name.
         """
         values = row.values
         _check_unicode(values, row.place)
@@ -237,13 +240,18 @@ def _messages_of(prompt: object, column: str, place: str) -> list[dict]:
         raise _empty_prompt(column, place)
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
-    if not isinstance(prompt, list) or not all(isinstance(message, dict) for message in prompt):
-        found = "a list of other things" if isinstance(prompt, list) else kind_of(prompt)
-        raise RowFault(WRONG_PROMPT, f"'{column}' is {found} in {place}: a prompt is a text or a list of messages.")
+    if not isinstance(prompt, list):
+        raise RowFault(
+            WRONG_PROMPT, f"'{column}' is {kind_of(prompt)} in {place}: a prompt is a text or a list of messages."
+        )
+    asks = False
     for number, message in enumerate(prompt, 1):
-        _check_message(message, number, place)
-    asked = [message["content"] for message in prompt if message["role"] not in SYSTEM_ROLES]
-    if all(is_blank(content) for content in asked):
+        try:
+            content = checked_content(message, f"{number} of the prompt in {place}")
+        except UserError as error:
+            raise RowFault(WRONG_MESSAGES, str(error)) from error
+        asks = asks or (message["role"] not in SYSTEM_ROLES and not is_blank(content))
+    if not asks:
         raise _empty_prompt(column, place)
     if prompt[-1]["role"] == "assistant":
         raise RowFault(
@@ -256,7 +264,7 @@ def _messages_of(prompt: object, column: str, place: str) -> list[dict]:
 
 def _plain_message(message: dict) -> dict:
     """Return what a message says, always in the same order, since the id of a prompt depends on it."""
-    said = {"role": message["role"], "content": message["content"]}
+    said = {"role": message["role"], "content": message.get("content") or ""}
     for name in MESSAGE_KEYS:
         if message.get(name) is not None:
             said[name] = message[name]
@@ -267,20 +275,3 @@ def _empty_prompt(column: str, place: str) -> RowFault:
     return RowFault(
         EMPTY_PROMPT, f"{at_start(place)} has an empty '{column}': a prompt is a text or a list of messages; give one."
     )
-
-
-def _check_message(message: dict, number: int, place: str) -> None:
-    """Raise RowFault for a message that lacks role or content, or has no text there."""
-    found = [name for name, value in message.items() if value is not None]
-    if not {"role", "content"} <= set(found):
-        raise RowFault(
-            WRONG_MESSAGES,
-            f"Message {number} of the prompt in {place} has {describe_columns(found)}: a message needs 'role' and "
-            "'content'.",
-        )
-    for name in ("role", "content"):
-        if not isinstance(message[name], str):
-            raise RowFault(
-                WRONG_MESSAGES,
-                f"Message {number} of the prompt in {place} has {kind_of(message[name])} as its {name}: write a text.",
-            )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from helpers.environment import versions
 from helpers.runtime import UserError, check_whole, file_digest, first_line, whole_folder, write_whole
-from helpers.tasks.columns import is_blank
 from helpers.tasks.custom import CustomTask
-from helpers.tasks.reading import each_row
-from helpers.tasks.rows import Dropped
+from helpers.tasks.data.columns import is_blank
+from helpers.tasks.data.reading import each_row
+from helpers.tasks.data.rows import Dropped
 from helpers.tasks.split import SPLITS
 from helpers.tasks.task import Task
 
@@ -25,15 +25,15 @@ SHARE = 8
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long texts are, in characters. most_of_all: 95 % are no longer."""
+    """How long texts are, in characters."""
 
     least: int
     median: int
-    most_of_all: int
+    percentile_95: int
     most: int
 
     def __str__(self) -> str:
-        return f"{self.least} to {self.most} characters, median {self.median}, 95 % up to {self.most_of_all}"
+        return f"{self.least} to {self.most} characters, median {self.median}, 95 % up to {self.percentile_95}"
 
 
 @dataclass(frozen=True)

@@ -97,15 +97,15 @@ def open_source(data) -> Source:
         return data
     if isinstance(data, (str, Path)):
         return _open_path(data)
-    if isinstance(data, list) and all(isinstance(row, dict) for row in data):
+    if isinstance(data, list):
         return Source("the list", (), partial(_rows_of_list, data))
     if hasattr(data, "to_list") or isinstance(data, Mapping):
         source = _open_object(data)
         if source is not None:
             return source
     raise UserError(
-        "A task takes the path of a file or a folder, an id of the hub, a datasets.Dataset or DatasetDict, or a list "
-        f"of dicts; got a {type(data).__name__}."
+        "Data are the path of a file or a folder, an id of the hub, a datasets.Dataset or DatasetDict, or a list of "
+        f"dicts; got a {type(data).__name__}."
     )
 
 
@@ -117,7 +117,7 @@ def split_part(name: str) -> str:
 
 def _rows_of_list(rows: list[dict]) -> Iterator[SourceRow]:
     for number, row in enumerate(rows, 1):
-        yield SourceRow(row, f"row {number}")
+        yield SourceRow(_checked_object(row, f"row {number} of the list"), f"row {number}")
 
 
 def _open_object(data: object) -> Source | None:

@@ -9,10 +9,10 @@ from helpers.rewards.calling import arguments_without_logs, call_reward, name_of
 from helpers.rewards.registry import columns_of, get_reward
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
-from helpers.tasks.columns import ARGUMENTS, Columns, describe_columns, is_blank
 from helpers.tasks.custom import CustomTask, right_or_wrong, values_of
-from helpers.tasks.reading import BATCH, each_row, open_source
-from helpers.tasks.rows import Demands, keep_rows
+from helpers.tasks.data.columns import ARGUMENTS, Columns, describe_columns, is_blank
+from helpers.tasks.data.reading import BATCH, Source, each_row, open_source
+from helpers.tasks.data.rows import Demands, keep_rows
 from helpers.tasks.task import Grade, Rewards, Row, Task, Value
 
 #: The reward of data with answers and no task: the text in the last box, or the whole text.
@@ -47,12 +47,11 @@ class DataTask(CustomTask):
     ):
         columns = columns or Columns()
         source = open_source(data)
-        first = list(islice(source.rows(), FIRST_ROWS))
-        has_answers = any(columns.answer in row.values for row in first)
         self.base = base
-        self._judges = self._judges_of(base, has_answers)
-        if first and not self._judges and not reward_funcs:
-            found = describe_columns(first[0].values)
+        self._judges = self._judges_of(base, has_answers(source, columns))
+        first = next(source.rows(), None)
+        if first is not None and not self._judges and not reward_funcs:
+            found = describe_columns(first.values)
             raise UserError(
                 f"Nothing says what is right: {source.name} has the columns {found} and no '{columns.answer}'; name "
                 "the column with the answers, or choose rewards of yours."
@@ -80,11 +79,11 @@ class DataTask(CustomTask):
             self._take_over(base)
 
     @staticmethod
-    def _judges_of(base: Task | None, has_answers: bool) -> list[Callable]:
+    def _judges_of(base: Task | None, are_answered: bool) -> list[Callable]:
         """Return the rewards that tell right from wrong, as far as they are the project's."""
         if base is not None:
             return list(base.reward_funcs)
-        return [get_reward(DEFAULT_REWARD)] if has_answers else []
+        return [get_reward(DEFAULT_REWARD)] if are_answered else []
 
     def _take_over(self, base: Task) -> None:
         """Be as the base in all that depends on its grades."""
@@ -145,6 +144,11 @@ class DataTask(CustomTask):
     def close(self) -> None:
         if self.base is not None:
             self.base.close()
+
+
+def has_answers(source: Source, columns: Columns) -> bool:
+    """Tell by its first rows whether data have right answers."""
+    return any(columns.answer in row.values for row in islice(source.rows(), FIRST_ROWS))
 
 
 def _optional_columns(functions: Sequence[Callable]) -> list[str]:

@@ -3,8 +3,8 @@
 import pytest
 
 from helpers import UserError
-from helpers.tasks.columns import Columns, RowFault
-from helpers.tasks.reading import SourceRow
+from helpers.tasks.data.columns import Columns, RowFault
+from helpers.tasks.data.reading import SourceRow
 
 
 def apply(columns, needs_answer=True, **values):
@@ -61,13 +61,14 @@ ROW_FAULTS = [
     ({"prompt": "a"}, "no answer", "has no 'answer'"),
     (
         {"prompt": [{"role": "user", "content": "a"}, {"from": "human", "value": "b"}], "answer": "1"},
-        "wrongly keyed messages",
-        "Message 2 of the prompt in line 3 of sums.jsonl has 'from', 'value': a message needs 'role' and 'content'",
+        "wrong messages",
+        "Message 2 of the prompt in line 3 of sums.jsonl needs the keys 'role' and 'content', and has 'from', 'value'",
     ),
-    ({"prompt": [{"role": "user", "content": 7}], "answer": "1"}, "wrongly keyed messages", "a number as its content"),
+    ({"prompt": [{"role": "user", "content": 7}], "answer": "1"}, "wrong messages", "content of message 1 .* is 7"),
+    ({"prompt": [{"role": "human", "content": "a"}], "answer": "1"}, "wrong messages", "has the role 'human'"),
     ({"promt": "a"}, "no prompt", r"has no 'prompt' \(did you mean 'promt'\?\): its columns are 'promt'"),
     ({"prompt": 7}, "prompt of another kind", "'prompt' is a number in line 3 of sums.jsonl"),
-    ({"prompt": ["a"]}, "prompt of another kind", "'prompt' is a list of other things"),
+    ({"prompt": ["a"]}, "wrong messages", "Message 1 of the prompt in line 3 of sums.jsonl is 'a'"),
     (
         {"prompt": [{"role": "assistant", "content": "4"}]},
         "prompt that ends with the assistant's message",

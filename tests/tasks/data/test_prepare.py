@@ -7,9 +7,9 @@ import pytest
 from datasets import load_from_disk
 
 from helpers import UserError, get_task
-from helpers.tasks.columns import Columns
-from helpers.tasks.data import DataTask
-from helpers.tasks.prepare import prepare
+from helpers.tasks.data.columns import Columns
+from helpers.tasks.data.prepare import prepare
+from helpers.tasks.data.task import DataTask
 
 COLUMNS = Columns("question", "solution")
 
@@ -26,7 +26,7 @@ def good_rows(count=200):
 FAULTY = [
     ({"question": " ", "solution": "1"}, "empty prompt"),
     ({"question": "Nothing?", "solution": ""}, "no answer"),
-    ({"question": [{"from": "human", "value": "Hi"}], "solution": "1"}, "wrongly keyed messages"),
+    ({"question": [{"from": "human", "value": "Hi"}], "solution": "1"}, "wrong messages"),
     ({"question": "What is 3 + 1?", "solution": "4", "id": "q3"}, "duplicate"),
     ({"question": "What is 3 + 1?", "solution": "5"}, "contradicts an earlier row"),
     ({"question": "Another?", "solution": "5", "id": "q3"}, "duplicate id"),

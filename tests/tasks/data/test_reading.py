@@ -5,8 +5,8 @@ import json
 import pytest
 
 from helpers import UserError
-from helpers.tasks import reading
-from helpers.tasks.reading import open_source, read_rows
+from helpers.tasks.data import reading
+from helpers.tasks.data.reading import open_source, read_rows
 
 #: What converting readers lose: dates, zeros in front, "NA", and whole numbers beside fractions.
 ROWS = [

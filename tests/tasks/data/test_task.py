@@ -10,8 +10,8 @@ from helpers.lint.tasks import describe_lint
 from helpers.profiles import get_profile
 from helpers.rollout.completion import Completion
 from helpers.tasks.choosing import choose_rewards, choose_task
-from helpers.tasks.columns import Columns
-from helpers.tasks.data import DataTask
+from helpers.tasks.data.columns import Columns
+from helpers.tasks.data.task import DataTask
 from helpers.tasks.grading import grade_answers
 from helpers.tasks.validation import validate_data
 
