@@ -14,7 +14,7 @@ from helpers.runtime import UserError, did_you_mean, first_line
 from helpers.tasks import DATA_TASK, get_task, task_factory
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.data.columns import ARGUMENTS, Columns
-from helpers.tasks.data.reading import open_source
+from helpers.tasks.data.sources import open_source
 from helpers.tasks.data.task import DataTask, check_answers, has_answers
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import Row, Task

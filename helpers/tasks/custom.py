@@ -8,8 +8,8 @@ from helpers.rewards.calling import arguments_without_logs, call_reward, describ
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.data.columns import Columns, is_blank
-from helpers.tasks.data.reading import open_source
 from helpers.tasks.data.rows import Demands, KeptRows, keep_rows
+from helpers.tasks.data.sources import open_source
 from helpers.tasks.split import check_split, split_of
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
 
@@ -18,7 +18,7 @@ class CustomTask(Task):
     """Train and evaluate on your own prompts.
 
     data: the path of a file (.jsonl, .json, .csv, .tsv, .parquet) or of a folder that `save_to_disk` wrote, an id of
-    the hub, a `datasets.Dataset` or `DatasetDict`, or a list of dicts; see `reading.open_source`. Each row has
+    the hub, a `datasets.Dataset` or `DatasetDict`, or a list of dicts; see `sources.open_source`. Each row has
     `prompt`, a text or a list of messages; other columns go to the rewards, and a column that a row lacks is None
     there. A column `cluster` names rows that are alike, such as the wordings of one question: they stay in one split.
     Without it each prompt stands for itself. A column `id` is replaced; two prompts with one id are a

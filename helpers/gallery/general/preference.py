@@ -9,7 +9,8 @@ from helpers.rewards.arguments import content_text, rows_of, shown, text_of
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
 from helpers.runtime import UserError, at_start
-from helpers.tasks.data.reading import SourceRow, read_rows
+from helpers.tasks.data.files import SourceRow
+from helpers.tasks.data.sources import read_rows
 
 #: A judge of two texts: 1 where the first is better, 0 where the second is, 0.5 where neither is.
 Judge = Callable[[str, str, str], float | bool]
@@ -41,7 +42,7 @@ class Preference(Reward):
     text pays 0.5. Equal texts are a draw that it is not asked about. For G completions of a prompt there are
     G (G - 1) calls.
 
-    table: preferences that exist already, each with `prompt`, `chosen` and `rejected`: data as `reading.open_source`
+    table: preferences that exist already, each with `prompt`, `chosen` and `rejected`: data as `sources.open_source`
     takes them, such as the path of a JSONL file or a list of such rows, or a mapping of these three columns. Texts are
     compared, spaces around them aside, where the table has the pair, and a completion without any such pair gets None.
     A pair that stands there several times counts as the mean. A text prompt is the same as one user message.

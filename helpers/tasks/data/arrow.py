@@ -9,7 +9,7 @@ from pathlib import Path
 
 from helpers.runtime import UserError, at_start, first_line
 from helpers.tasks.data.columns import kind_of
-from helpers.tasks.data.reading import BATCH
+from helpers.tasks.data.files import BATCH
 from helpers.tasks.task import Row
 
 #: Kinds of values whose type follows from the kind.

@@ -9,7 +9,7 @@ from string import Formatter
 from helpers.rewards.calling import arguments_without_logs
 from helpers.rollout.harmony import checked_content
 from helpers.runtime import UserError, at_start, did_you_mean
-from helpers.tasks.data.reading import SourceRow
+from helpers.tasks.data.files import SourceRow
 
 #: Faults of single rows, which a run refuses and `prepare` leaves out.
 EMPTY_PROMPT = "empty prompt"

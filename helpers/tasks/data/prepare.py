@@ -11,8 +11,8 @@ from helpers.environment import versions
 from helpers.runtime import UserError, check_whole, file_digest, first_line, whole_folder, write_whole
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.data.columns import is_blank
-from helpers.tasks.data.reading import each_row
 from helpers.tasks.data.rows import Dropped
+from helpers.tasks.data.sources import each_row
 from helpers.tasks.split import SPLITS
 from helpers.tasks.task import Task
 

@@ -19,7 +19,8 @@ from tempfile import gettempdir, mkdtemp
 from helpers.runtime import UserError, at_start, did_you_mean, first_line
 from helpers.tasks.data.arrow import ColumnTypes, rows_in_memory, write_rows
 from helpers.tasks.data.columns import Columns, RowFault, describe_columns
-from helpers.tasks.data.reading import BATCH, SPLIT_NAMES, Source, SourceRow, split_part
+from helpers.tasks.data.files import BATCH, SourceRow
+from helpers.tasks.data.sources import SPLIT_NAMES, Source, split_part
 from helpers.tasks.drawing import prompt_id, text_digest
 from helpers.tasks.split import SPLITS, split_of
 from helpers.tasks.task import Row

@@ -11,8 +11,9 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.custom import CustomTask, right_or_wrong, values_of
 from helpers.tasks.data.columns import ARGUMENTS, Columns, describe_columns, is_blank
-from helpers.tasks.data.reading import BATCH, Source, each_row, open_source
+from helpers.tasks.data.files import BATCH
 from helpers.tasks.data.rows import Demands, keep_rows
+from helpers.tasks.data.sources import Source, each_row, open_source
 from helpers.tasks.task import Grade, Rewards, Row, Task, Value
 
 #: The reward of data with answers and no task: the text in the last box, or the whole text.

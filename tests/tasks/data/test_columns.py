@@ -4,7 +4,7 @@ import pytest
 
 from helpers import UserError
 from helpers.tasks.data.columns import Columns, RowFault
-from helpers.tasks.data.reading import SourceRow
+from helpers.tasks.data.files import SourceRow
 
 
 def apply(columns, needs_answer=True, **values):

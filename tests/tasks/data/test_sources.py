@@ -5,8 +5,8 @@ import json
 import pytest
 
 from helpers import UserError
-from helpers.tasks.data import reading
-from helpers.tasks.data.reading import open_source, read_rows
+from helpers.tasks.data import files, sources
+from helpers.tasks.data.sources import open_source, read_rows
 
 #: What converting readers lose: dates, zeros in front, "NA", and whole numbers beside fractions.
 ROWS = [
@@ -106,7 +106,7 @@ def test_places_are_lines_of_the_file(tmp_path):
 
 def test_a_large_json_file(tmp_path, monkeypatch):
     """It is read as a whole, and a machine without the memory for it would kill the program without a word."""
-    monkeypatch.setattr(reading, "MOST_JSON", 2**20)
+    monkeypatch.setattr(files, "MOST_JSON", 2**20)
     (tmp_path / "rows.json").write_text(array([{"a": "x" * 2**20}]))
     with pytest.raises(UserError, match="rows.json is larger than 1 MB, .*: convert it to .jsonl") as caught:
         values(tmp_path / "rows.json")
@@ -115,7 +115,7 @@ def test_a_large_json_file(tmp_path, monkeypatch):
 
 def test_a_json_list_in_one_long_line(tmp_path, monkeypatch):
     """The bound of a line is not that of a list, which `json.dump` writes in a single line."""
-    monkeypatch.setattr(reading, "MOST_LENGTH", 100)
+    monkeypatch.setattr(files, "MOST_LENGTH", 100)
     (tmp_path / "rows.json").write_text(json.dumps(ROWS * 10))
     assert values(tmp_path / "rows.json") == ROWS * 10
 
@@ -246,7 +246,7 @@ def test_a_clone_of_a_data_set_of_the_hub(tmp_path):
     from datasets import Dataset
 
     (tmp_path / "data").mkdir()
-    for name in reading.NO_ROWS:
+    for name in sources.NO_ROWS:
         (tmp_path / name).write_text("{}")
     (tmp_path / "data" / "labels.json").write_text("{}")
     for split in ("train", "test"):
@@ -266,7 +266,7 @@ def test_splits_that_begin_with_a_known_name(tmp_path):
     data = Dataset.from_list(ROWS[:1])
     rows = read_rows(DatasetDict(train_sft=data, test_hard=data, trainer=data))
     assert [row.split for row in rows] == ["train", "test", "trainer"]
-    assert reading.split_part("Test-hard") == "Test"
+    assert sources.split_part("Test-hard") == "Test"
 
 
 def test_an_id_of_the_hub(monkeypatch):
@@ -280,10 +280,10 @@ def test_an_id_of_the_hub(monkeypatch):
         return datasets.DatasetDict(train=datasets.Dataset.from_list(ROWS))
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    monkeypatch.setattr(reading, "_hub_answers", lambda name: True)
+    monkeypatch.setattr(sources, "_hub_answers", lambda name: True)
     rows = list(read_rows("owner/name:main"))
     assert loaded == [("owner/name", "main")] and rows[0].split == "train" and len(rows) == 4
-    monkeypatch.setattr(reading, "_hub_answers", lambda name: False)
+    monkeypatch.setattr(sources, "_hub_answers", lambda name: False)
     with pytest.raises(UserError, match="There is no file or folder 'owner/other'.* needs the network"):
         open_source("owner/other")
 
@@ -291,7 +291,7 @@ def test_an_id_of_the_hub(monkeypatch):
         raise ValueError("Config name is missing.\nPick one of: ['a', 'b']")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
-    monkeypatch.setattr(reading, "_hub_answers", lambda name: True)
+    monkeypatch.setattr(sources, "_hub_answers", lambda name: True)
     with pytest.raises(UserError, match=r"Pick one of: \['a', 'b'\].*owner/name:configuration") as caught:
         open_source("owner/name")
     assert "\n" not in str(caught.value)
