@@ -34,10 +34,10 @@ class EndOfNotebook(UserError):
         return [str(self)]
 
 
-def command(interrupted: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def command(interrupted: str, status: int = 130) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Decorate the main function of a command: a user error becomes one sentence on stderr, and exit status 1.
 
-    interrupted: the sentence after an interrupt, which gives exit status 130.
+    interrupted: the sentence after an interrupt. status: the exit status then.
     """
 
     def decorate(main: Callable[..., int]) -> Callable[..., int]:
@@ -50,7 +50,7 @@ def command(interrupted: str) -> Callable[[Callable[..., int]], Callable[..., in
                 return 1
             except KeyboardInterrupt:
                 print(f"\n{interrupted}", file=sys.stderr)
-                return 130
+                return status
 
         return run
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import GRPOConfig, UserError, get_profile, run_folder, write_whole
 from helpers.profiles import PROFILES
 from helpers.run.__main__ import main
-from helpers.runtime import ROOT, did_you_mean, random_seed, recover_folder, recover_folders, whole_folder
+from helpers.runtime import ROOT, command, did_you_mean, random_seed, recover_folder, recover_folders, whole_folder
 from tests.disk import full_disk
 
 
@@ -68,6 +68,26 @@ def test_no_two_steps_of_any_runs_share_a_seed():
     assert len(set(used)) == len(used)
     assert random_seed("training", 3, 5) == random_seed("training", 3, 5) < 2**63
     assert random_seed("a", 1, 23) != random_seed("a", 12, 3) and random_seed("a", 1) != random_seed("b", 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        (None, 0, ""),
+        (UserError("No room: make some."), 1, "Error: No room: make some.\n"),
+        (KeyboardInterrupt(), 130, "\nIt goes on.\n"),
+    ],
+)
+def test_a_command_ends_with_a_sentence_and_its_status(capsys, end, status, said):
+    """A traceback hides what a user should do."""
+
+    @command(interrupted="It goes on.")
+    def main():
+        if end is not None:
+            raise end
+        return 0
+
+    assert main() == status and capsys.readouterr().err == said
 
 
 def test_did_you_mean_stays_silent_for_far_names():

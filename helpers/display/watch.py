@@ -181,7 +181,7 @@ def _has_closing_line(lines: list[str]) -> bool:
     return bool(written) and CLOSING.match(written[-1]) is not None
 
 
-@command(interrupted="Stopped watching; the run goes on.")
+@command(interrupted="Stopped watching; the run goes on.", status=0)
 def main(arguments: list[str] | None = None) -> int:
     """Follow a run until it ends. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make watch", description=__doc__.splitlines()[0])

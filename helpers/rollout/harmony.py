@@ -44,12 +44,13 @@ def checked_content(message: object, place: str) -> str:
     """Return the text of a message. Raises UserError for what is no message. place: such as "1 of prompt 3"."""
     if not isinstance(message, Mapping):
         raise UserError(
-            f"Message {place} is {_shown(message)}: give a dict with 'role' and 'content', "
+            f"Message {place} is {_shown(message)}: give an object (a dict) with 'role' and 'content', "
             "or the prompt as one text instead of a list."
         )
     has_calls = bool(message.get("tool_calls"))  # they stand in the place of content
-    if "role" not in message or ("content" not in message and not has_calls):
-        keys = ", ".join(map(repr, message))[:LONGEST_VALUE] or "none"
+    given = [key for key, value in message.items() if value is not None]  # rows of a table have None for absent keys
+    if "role" not in given or ("content" not in given and not has_calls):
+        keys = ", ".join(map(repr, given))[:LONGEST_VALUE] or "none"
         raise UserError(f"Message {place} needs the keys 'role' and 'content', and has {keys}: rename or add them.")
     role = message["role"]
     if role not in ROLES:

@@ -11,7 +11,7 @@ from helpers.tasks.data.prepare import check_out, prepare
 from helpers.tasks.split import SPLITS
 
 
-@command(interrupted="Interrupted; nothing was written.")
+@command(interrupted="Interrupted; the folder is as it was before, or complete.")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the folder and print its report. Return the exit status."""
     parser = argparse.ArgumentParser(prog="make prepare", allow_abbrev=False, description=__doc__.splitlines()[0])

@@ -4,6 +4,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from helpers.profiles import Profile
@@ -15,7 +16,7 @@ from helpers.tasks import DATA_TASK, get_task, task_factory
 from helpers.tasks.custom import CustomTask
 from helpers.tasks.data.columns import ARGUMENTS, Columns
 from helpers.tasks.data.sources import open_source
-from helpers.tasks.data.task import DataTask, check_answers, has_answers
+from helpers.tasks.data.task import FIRST_ROWS, DataTask, check_answers, has_answers
 from helpers.tasks.importing import import_by_name
 from helpers.tasks.task import Row, Task
 
@@ -63,7 +64,8 @@ def choose_task(
 def _choose_data(data: str | Path, columns: Columns, rewards: str, drop_faulty: bool) -> Task:
     """Return a task of data alone: graded by their answers or, where they have none, by the rewards."""
     source = open_source(data)
-    if rewards.strip() in ("", DATA_TASK) or has_answers(source, columns):
+    first = islice(source.rows(), FIRST_ROWS)
+    if rewards.strip() in ("", DATA_TASK) or has_answers(first, columns):
         return DataTask(source, columns, drop_faulty=drop_faulty)
     functions, weights = _parse_rewards(rewards, {})
     return DataTask(source, columns, None, functions, reward_weights=weights, drop_faulty=drop_faulty)

@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers.rewards.arguments import content_text, rows_of, shown, text_of
 from helpers.rewards.calling import describe_failure
 from helpers.rewards.registry import Reward, register_reward
-from helpers.runtime import UserError, at_start
+from helpers.runtime import UserError
 from helpers.tasks.data.files import SourceRow
 from helpers.tasks.data.sources import read_rows
 
@@ -163,16 +163,17 @@ def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_
     counts = defaultdict(int)
     for found in _rows(table):
         row = found.values
-        where = at_start(found.place)
+        where = found.place
         try:
             conversation = _conversation(row["prompt"])
             chosen, rejected = text_of(row["chosen"]).strip(), text_of(row["rejected"]).strip()
         except (KeyError, TypeError, UserError) as error:
             raise UserError(
-                f"{where} is not a preference: give it prompt, chosen and rejected, each a text or a list of messages."
+                f"preference's table: {where} is not a preference: give it prompt, chosen and rejected, each a text or "
+                "a list of messages."
             ) from error
         if chosen == rejected:
-            raise UserError(f"{where} prefers a text to itself: take it out of preference's table.")
+            raise UserError(f"preference's table: {where} prefers a text to itself: take it out.")
         counts[conversation, chosen, rejected] += 1
     if not counts:
         raise UserError("preference's table is empty: give it preferences with prompt, chosen and rejected.")
@@ -181,10 +182,14 @@ def _read_table(table: str | Path | Mapping | Sequence[Mapping]) -> dict[tuple[_
 
 def _rows(table: str | Path | Mapping | Sequence[Mapping]) -> Iterator[SourceRow]:
     """Return the rows of a table."""
-    if isinstance(table, Mapping):
+    is_dataset = hasattr(table, "column_names")  # a DatasetDict is a mapping, too
+    if isinstance(table, Mapping) and not is_dataset:
         columns = [table.get(name) for name in _COLUMNS]
         lengths = {len(column) if isinstance(column, (list, tuple)) else None for column in columns}
         if None in lengths or len(lengths) > 1:
             raise UserError("preference's table must have lists prompt, chosen and rejected of the same length.")
         table = [dict(zip(_COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
-    return read_rows(table)
+    try:
+        yield from read_rows(table)
+    except UserError as error:
+        raise UserError(f"preference's table: {error}") from error

@@ -13,7 +13,7 @@ import signal
 import struct
 
 MEMORY_BYTES = 512 * 2**20
-CPU_SECONDS = 20  # of a process; the parent allows it less
+CPU_SECONDS = 20  # of a process; the parent allows it less (`Limits.total_cpu_seconds`)
 #: machine -> (its number for seccomp, the calls that are carried out: those that computing and answering need).
 SYSTEM_CALLS = {
     "x86_64": (0xC000003E, {

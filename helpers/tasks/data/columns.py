@@ -1,7 +1,7 @@
 """Columns of a user's data by their names: which one is the prompt, which one the answer, and what is put around it."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
@@ -64,21 +64,22 @@ class Columns:
                     "another column as the answer."
                 )
 
-    def check(self, row: SourceRow, source: str, needs_answer: bool) -> None:
-        """Raise UserError where the first row of a source lacks a column that is asked for. source: its name."""
+    def check(self, rows: Sequence[SourceRow], source: str, needs_answer: bool) -> None:
+        """Raise UserError where none of the first rows of a source has a column that is asked for. source: its name."""
+        known = {name: None for row in rows for name in row.values}
         wanted = [name for _, name in self._parts if name] if self.template else [self.prompt]
         if self._asks_answer(needs_answer):
             wanted.append(self.answer)
         for name in wanted:
-            if name not in row.values:
-                raise UserError(self._missing(name, row.values, at_start(row.place), source))
+            if name not in known:
+                raise UserError(self._missing(name, known, at_start(rows[0].place), source))
 
     def apply(self, row: SourceRow, needs_answer: bool) -> dict:
         """Return a row of a task: `prompt` as messages, `answer` where there is one, and the other columns.
 
-            needs_answer: whether a row must have an answer.
+        needs_answer: whether a row must have an answer.
 
-            Messages have their role, their content ("" where there are calls of tools alone), and what else of
+        Messages have their role, their content ("" where there are calls of tools alone), and what else of
         `MESSAGE_KEYS` is not None, in this order.
 
         Raises RowFault for a prompt that is missing or empty, that is neither a text nor a list of messages, or ends

@@ -121,8 +121,11 @@ def _object_of_line(line: str, place: str) -> dict:
 
 
 def checked_object(found: object, place: str) -> dict:
+    """Return a row. Raises UserError for what is none."""
     if not isinstance(found, dict):
-        raise UserError(f"{at_start(place)} is not an object: write each row as an object, {{column: value, ...}}.")
+        raise UserError(
+            f"{at_start(place)} is not an object: write each row as an object (a dict), {{column: value, ...}}."
+        )
     return found
 
 

@@ -138,7 +138,7 @@ class _Scan:
         rows = self.source.rows()
         while batch := list(islice(rows, BATCH)):
             if not self.fates:
-                self.columns.check(batch[0], self.source.name, self.demands.needs_answer)
+                self.columns.check(batch, self.source.name, self.demands.needs_answer)
             for found, shaped in zip(batch, self._shape(batch), strict=True):
                 fate = self._fate_of(found, shaped, number=len(self.fates))
                 self.fates.append(fate)

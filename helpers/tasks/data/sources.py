@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ def open_source(data) -> Source:
         return data
     if isinstance(data, (str, Path)):
         return _open_path(data)
-    if isinstance(data, list):
+    if isinstance(data, (list, tuple)):
         return Source("the list", (), partial(_rows_of_list, data))
     if hasattr(data, "to_list") or isinstance(data, Mapping):
         source = _open_object(data)
@@ -81,7 +81,7 @@ def split_part(name: str) -> str:
     return beginning if beginning.lower() in SPLIT_NAMES else name
 
 
-def _rows_of_list(rows: list[dict]) -> Iterator[SourceRow]:
+def _rows_of_list(rows: Sequence[dict]) -> Iterator[SourceRow]:
     for number, row in enumerate(rows, 1):
         yield SourceRow(checked_object(row, f"row {number} of the list"), f"row {number}")
 

@@ -1,7 +1,7 @@
 """A user's rows under the rewards and the grader of a task that is there already."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
@@ -11,9 +11,9 @@ from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
 from helpers.tasks.custom import CustomTask, right_or_wrong, values_of
 from helpers.tasks.data.columns import ARGUMENTS, Columns, describe_columns, is_blank
-from helpers.tasks.data.files import BATCH
+from helpers.tasks.data.files import BATCH, SourceRow
 from helpers.tasks.data.rows import Demands, keep_rows
-from helpers.tasks.data.sources import Source, each_row, open_source
+from helpers.tasks.data.sources import each_row, open_source
 from helpers.tasks.task import Grade, Rewards, Row, Task, Value
 
 #: The reward of data with answers and no task: the text in the last box, or the whole text.
@@ -49,10 +49,10 @@ class DataTask(CustomTask):
         columns = columns or Columns()
         source = open_source(data)
         self.base = base
-        self._judges = self._judges_of(base, has_answers(source, columns))
-        first = next(source.rows(), None)
-        if first is not None and not self._judges and not reward_funcs:
-            found = describe_columns(first.values)
+        first = list(islice(source.rows(), FIRST_ROWS))
+        self._judges = self._judges_of(base, has_answers(first, columns))
+        if first and not self._judges and not reward_funcs:
+            found = describe_columns(first[0].values)
             raise UserError(
                 f"Nothing says what is right: {source.name} has the columns {found} and no '{columns.answer}'; name "
                 "the column with the answers, or choose rewards of yours."
@@ -147,9 +147,9 @@ class DataTask(CustomTask):
             self.base.close()
 
 
-def has_answers(source: Source, columns: Columns) -> bool:
-    """Tell by its first rows whether data have right answers."""
-    return any(columns.answer in row.values for row in islice(source.rows(), FIRST_ROWS))
+def has_answers(rows: Iterable[SourceRow], columns: Columns) -> bool:
+    """Tell whether any of the first rows of some data has an answer."""
+    return any(columns.answer in row.values for row in rows)
 
 
 def _optional_columns(functions: Sequence[Callable]) -> list[str]:

@@ -133,8 +133,7 @@ class Questions:
     def floats(self) -> list[list[Question]]:
         """Return what every program is asked in one process before any time is taken, the cheap lists first.
 
-        The limit on CPU time is one for each list: no list is so long that an honest program on a slow machine reaches
-        it.
+        Each list is one call, and the time of a call is limited: the long list of thin shapes is asked in parts.
         """
         small = self.small()
         first = small[:FIRST_QUESTIONS]

@@ -196,6 +196,13 @@ def test_a_table_of_columns_and_messages():
     assert Preference(table=columns).table == Preference(table=ROWS).table
 
 
+def test_a_table_of_data_sets():
+    from datasets import Dataset, DatasetDict
+
+    splits = DatasetDict({"train": Dataset.from_list(ROWS[:1]), "test": Dataset.from_list(ROWS[1:])})
+    assert Preference(table=splits).table == Preference(table=tuple(ROWS)).table
+
+
 def test_people_who_disagree():
     """A pair that stands there several times counts as the mean."""
     swapped = {"prompt": "A line on rain", "chosen": "It rains.", "rejected": "Soft rain."}
@@ -210,11 +217,11 @@ def test_people_who_disagree():
         ({}, "must have lists prompt, chosen and rejected of the same length"),
         ({"prompt": ["p"], "chosen": ["a"], "rejected": ["b", "c"]}, "of the same length"),
         ({"prompt": "p", "chosen": "a", "rejected": "b"}, "must have lists"),
-        ([ROWS[0], {"prompt": "p", "chosen": "a"}], "Row 2 is not a preference"),
-        ([{"prompt": "p", "chosen": 1, "rejected": "b"}], "Row 1 is not a preference"),
-        ([{"prompt": None, "chosen": "a", "rejected": "b"}], "Row 1 is not a preference"),
-        (["p"], "Row 1 of the list is not an object"),
-        ([{"prompt": "p", "chosen": "a", "rejected": " a"}], "Row 1 prefers a text to itself"),
+        ([ROWS[0], {"prompt": "p", "chosen": "a"}], "table: row 2 is not a preference"),
+        ([{"prompt": "p", "chosen": 1, "rejected": "b"}], "table: row 1 is not a preference"),
+        ([{"prompt": None, "chosen": "a", "rejected": "b"}], "table: row 1 is not a preference"),
+        (["p"], "table: Row 1 of the list is not an object"),
+        ([{"prompt": "p", "chosen": "a", "rejected": " a"}], "table: row 1 prefers a text to itself"),
         (3, "Data are the path of a file .*; got a int"),
         ("/nowhere/pairs.jsonl", "Cannot read /nowhere/pairs.jsonl"),
     ],

@@ -115,8 +115,33 @@ def test_a_row_that_does_not_fill_a_template(template, values, reason, words):
 def test_a_column_that_the_first_row_lacks(columns, words):
     """It is no fault of that row: all of them would be left out, one by one."""
     with pytest.raises(UserError, match=words) as caught:
-        columns.check(SourceRow({"q": "a"}, "row 1"), "the list", needs_answer=False)
+        columns.check([SourceRow({"q": "a"}, "row 1")], "the list", needs_answer=False)
     assert not isinstance(caught.value, RowFault)
+
+
+def test_a_column_that_the_first_row_alone_lacks():
+    """It is a fault of that row, which `make prepare` leaves out."""
+    rows = [SourceRow({"prompt": "a"}, "row 1"), SourceRow({"prompt": "a", "answer": "1"}, "row 2")]
+    Columns().check(rows, "the list", needs_answer=True)
+    with pytest.raises(RowFault, match="Row 1 has no 'answer'"):
+        Columns().apply(rows[0], needs_answer=True)
+
+
+def test_a_row_of_a_table_has_none_for_absent_keys():
+    """Arrow gives each message all keys that any message has."""
+    messages = [
+        {"role": "user", "content": "a", "tool_calls": None},
+        {"role": "assistant", "content": None, "tool_calls": [{"name": "f"}]},
+        {"role": "tool", "content": "b", "tool_calls": None},
+    ]
+    prompt = apply(Columns(), prompt=messages, answer="1")["prompt"]
+    assert prompt == [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]},
+        {"role": "tool", "content": "b"},
+    ]
+    with pytest.raises(RowFault, match="needs the keys 'role' and 'content', and has 'from': rename"):
+        apply(Columns(), prompt=[{"role": None, "content": None, "from": "human"}], answer="1")
 
 
 def test_whole_characters_are_unicode():
