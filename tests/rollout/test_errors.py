@@ -149,11 +149,11 @@ NEEDS_KEYS = "of prompt 2 needs the keys 'role' and 'content', and has"
         ([None], r"^Message 1 of prompt 2 is None: give an object \(a dict\)"),
         ([{"role": "human", "content": "hi"}], "^Message 1 of prompt 2 has the role 'human': give it one of system, "),
         ([{"role": "User", "content": "hi"}], r"the role 'User' \(did you mean 'user'\?\): give it one of"),
-        ([{"role": None, "content": "hi"}], "needs the keys 'role' and 'content', and has 'content'"),
+        ([{"role": None, "content": "hi"}], f"^Message 1 {NEEDS_KEYS} 'content': rename"),
         ([{"role": ["user"], "content": "hi"}], r"has the role \['user'\].*: give it one of"),
         (
             [{"role": "user", "content": None}],
-            "^Message 1 of prompt 2 needs the keys 'role' and 'content', and has 'role'",
+            f"^Message 1 {NEEDS_KEYS} 'role': rename",
         ),
         ([{"role": "user", "content": 42}], "^The content of message 1 of prompt 2 is 42: give a text"),
         (
