@@ -49,7 +49,8 @@ class DataTask(CustomTask):
         columns = columns or Columns()
         source = open_source(data)
         self.base = base
-        first = list(islice(source.rows(), FIRST_ROWS))
+        # A base judges by itself, and a JSON list is read as a whole each time.
+        first = [] if base is not None else list(islice(source.rows(), FIRST_ROWS))
         self._judges = self._judges_of(base, has_answers(first, columns))
         if first and not self._judges and not reward_funcs:
             found = describe_columns(first[0].values)
