@@ -1,11 +1,11 @@
 """A setting is said once, on its field: type, default, bounds or choices, what it means, and who may change it.
 
-`setting` makes such a field of a frozen dataclass, `check_settings` checks the values of all of them, and
-`documented_settings` shows them in `help` and answers an unknown name with the nearest one.
+`setting` makes such a field of a frozen dataclass, and `check_settings` checks the values of all of them.
+`documented_settings` shows them in `help`, answers an unknown name with the nearest one, and an assignment with advice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import wraps
 from os import PathLike
 from textwrap import fill
@@ -23,7 +23,8 @@ class Setting:
 
     help: what it means. choices: the values that it may have, or that the entries of a list may have; None: any. least:
     the least number that it may be. above: a number that it must be above. may_differ: whether a resumed run may change
-    it, or a function of the settings that tells.
+    it, or a function of the settings that tells. refused: values that another program has beside the choices, and how
+    the sentence ends that refuses them.
     """
 
     help: str
@@ -31,6 +32,7 @@ class Setting:
     least: float | None = None
     above: float | None = None
     may_differ: bool | Callable[[Any], bool] = False
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def setting(default: Any, help: str, is_positional: bool = False, **more: Any) -> Any:
@@ -69,12 +71,18 @@ def named_choices(about: Setting) -> str:
 def _broken_rule(value: Any, kind: type, about: Setting) -> str:
     """Return what a value must be and is not, "" where it is fine. kind: the type of the field."""
     if about.choices is not None and kind is not list:
-        close = did_you_mean(value, about.choices) if isinstance(value, str) else ""
         is_fine = value in about.choices
         empty = ", or empty" if "" in about.choices else ""
-        return "" if is_fine else f"one of {named_choices(about)}{empty}; got {value!r}{close}"
+        return "" if is_fine else f"one of {named_choices(about)}{empty}; got {value!r}{_advice(value, about)}"
     is_fine, rule = RULES[kind](value, about)
     return "" if is_fine else f"{rule}; got {value!r}"
+
+
+def _advice(value: Any, about: Setting) -> str:
+    """Return how the sentence ends that refuses a value which is none of the choices, "" where nothing helps."""
+    if not isinstance(value, str):
+        return ""
+    return about.refused.get(value) or did_you_mean(value, about.choices)
 
 
 def _check_count(value: Any, about: Setting) -> tuple[bool, str]:
@@ -119,12 +127,15 @@ def _is_number(value: object) -> bool:
 def documented_settings(cls: type[Class]) -> type[Class]:
     """Add the fields with their help to a dataclass's docstring, and let `cls.refuse_unknown` answer other names.
 
+    cls: frozen. Its objects raise UserError, with what to do instead, where somebody assigns to them.
+
     A class that knows settings by more names than those of its fields has a method `own_settings(settings)`, which
     returns the keywords that the constructor takes in their place.
     """
     cls.__doc__ += "\n    Settings:\n" + "\n".join(_describe(its_field) for its_field in fields(cls)) + "\n    "
     known = [its_field.name for its_field in fields(cls)]
     generated = cls.__init__
+    frozen = cls.__setattr__
     own_settings = getattr(cls, "own_settings", dict)  # without such a method they stay as they are
 
     @wraps(generated)
@@ -135,7 +146,18 @@ def documented_settings(cls: type[Class]) -> type[Class]:
                 cls.refuse_unknown(name)
         generated(self, *values, **settings)
 
+    @wraps(frozen)
+    def __setattr__(self, name, value):
+        try:
+            frozen(self, name, value)
+        except FrozenInstanceError:
+            raise UserError(
+                f"{cls.__name__} cannot be changed after it is made: make another, "
+                f"dataclasses.replace(config, {name}=...)."
+            ) from None
+
     cls.__init__ = __init__
+    cls.__setattr__ = __setattr__
     return cls
 
 

@@ -16,7 +16,7 @@ class LiveView:
     Above it stand a Stop button and a picker of recent completions. Without a kernel, and where nobody watches
     (HELPERS_HEADLESS, as `helpers.run` sets it), there are no controls, and lines are printed.
 
-    every: print, besides the first and the last step, each that many steps.
+    every: print each that many steps, and also the first and the last one, and those with a sign of the monitor.
     """
 
     def __init__(self, every: int = 5):
@@ -35,13 +35,13 @@ class LiveView:
         self.phase_shown = ""
         self.shown_at = 0.0
 
-    def on_train_begin(self, args, state, control):
+    def on_train_begin(self, args, state, control, **_):
         self._begin()
         if self.is_watched:
             self._show_controls()
         self._show(state)
 
-    def on_progress(self, args, state, control):
+    def on_progress(self, args, state, control, **_):
         is_training = self.handle is not None
         if not (self.is_watched and is_training):
             return
@@ -50,16 +50,17 @@ class LiveView:
         if is_new_phase or time.monotonic() - self.shown_at > SECONDS_BETWEEN:
             self._show(state)
 
-    def on_log(self, args, state, control, logs, completions):
+    def on_log(self, args, state, control, logs, **_):
         step = state.global_step
         if self.first_step is None:
             self.first_step = step
         self._obey(control)
         self._show(state)
-        if self.prints and (step % self.every == 0 or step in (self.first_step, state.max_steps)):
+        is_due = step % self.every == 0 or step in (self.first_step, state.max_steps)
+        if self.prints and (is_due or logs.get("monitor/signs")):
             print(page.line(state), flush=True)
 
-    def on_train_end(self, args, state, control):
+    def on_train_end(self, args, state, control, **_):
         self._use_controls("end")
         self._show(state)
         was_finished_before = state.history and self.first_step is None

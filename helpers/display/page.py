@@ -26,6 +26,8 @@ class Metric(NamedTuple):
 
 
 REWARD = Metric("reward", "reward", "{:+.2f}", BLUE)
+#: Signs of the monitor that are shown: each is given once, so those of earlier steps stay.
+MOST_SIGNS = 4
 #: Colours of outcomes that mean the same in every task; the others are plain.
 OUTCOME_COLOURS = {"outcomes/correct": GREEN, "outcomes/refused": ORANGE}
 REST = (
@@ -59,7 +61,7 @@ def line(state) -> str:
     logs = _latest(state)
     _, left = _times(state)
     minutes = show("{:.1f}", left and left / 60)
-    signs = "".join(f"; {sign}" for sign in _signs(logs))
+    signs = "".join(f"; {sign}" for sign in _signs([logs]))
     return f"step {state.global_step}/{state.max_steps}  {step_line(logs)}  {minutes} min left{signs}"
 
 
@@ -85,7 +87,7 @@ def text(state) -> str:
     if state.history:
         rows = [(row.heading, row.latest, row.change) for table in _tables(state) for row in table]
         parts.append(text_table(rows, header=("", "latest", "change")))
-        parts += [_explain(state.history), *_signs(_latest(state))]
+        parts += [_explain(state.history), *_signs(state.history)]
     best = best_of(state.completions)
     if best is not None:
         parts += [f"{BEST}: {_rewards(best)}", _prompt(best), _completion(best)]
@@ -253,16 +255,17 @@ def _explain(history: Sequence[dict]) -> str:
     return f"curves from step {history[0].get('step')}; change: mean of the last {edge} against the first {edge}"
 
 
-def _signs(logs: dict) -> list[str]:
-    """Return what the trainer's monitor says of a step, as sentences; none is the good case."""
-    return [f"watch: {cut(str(sign), 1, 200)}" for sign in logs.get("monitor/signs") or ()]
+def _signs(history: Sequence[dict]) -> list[str]:
+    """Return the latest signs and alarms of a run, as sentences with their step; none is the good case."""
+    given = [(row.get("step"), sign) for row in history for sign in row.get("monitor/signs") or ()]
+    return [f"watch, step {step}: {cut(str(sign), 1, 200)}" for step, sign in given[-MOST_SIGNS:]]
 
 
 def _metrics_html(state) -> str:
     if not state.history:
         return ""
     tables = "".join(map(_table, _tables(state)))
-    signs = html.escape("\n".join(_signs(_latest(state))))
+    signs = html.escape("\n".join(_signs(state.history)))
     return (
         f'<div style="display:flex;flex-wrap:wrap;align-items:flex-start;gap:8px 40px;margin-top:6px">{tables}</div>'
         f'<div style="{SOFT}font-size:11px;margin:6px 0 14px">{_explain(state.history)}</div>'

@@ -17,7 +17,7 @@ _EXPORTS = {
     "check_control": "controls",
     "dry_run": "dry_runs",
     "next_token_probabilities": "token_watch",
-    "read_metrics": "checkpoint",
+    "read_metrics": "metrics_file",
     "recipe": "recipes",
 }
 __all__ = sorted(_EXPORTS)

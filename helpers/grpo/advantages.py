@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-#: Rewards that differ by no more than this share of the larger are equal: eight units in the last place of a float64.
+#: Rewards that differ by no more than this share of the larger, or of the terms that they are sums of, are equal: eight
+#: units in the last place of a float64.
 ROUNDING = 2.0**-49
 
 
@@ -27,7 +28,13 @@ def combine_rewards(rewards_BR: Tensor, weights: Sequence[float] | None = None) 
     return totals_B.masked_fill(is_unknown_B, float("nan"))
 
 
-def group_advantages(rewards_GN: Tensor, scale: str = "group") -> Tensor:
+def reward_magnitudes(rewards_BR: Tensor, weights: Sequence[float] | None = None) -> Tensor:
+    """Return the sum of the absolute weighted rewards, float64 [B]: the size of what may cancel in the total."""
+    weights_R = torch.tensor(weights or [1.0] * rewards_BR.shape[1], dtype=torch.float64)
+    return (rewards_BR.double() * weights_R).abs().nansum(1)
+
+
+def group_advantages(rewards_GN: Tensor, scale: str = "group", magnitudes_GN: Tensor | None = None) -> Tensor:
     """Return A = (R - mean of its group) / (std + 1e-4), float32 [G, N] (DeepSeekMath, 2024, section 4.1).
 
     Args:
@@ -35,6 +42,7 @@ def group_advantages(rewards_GN: Tensor, scale: str = "group") -> Tensor:
             group.
         scale: "group" divides by the group's standard deviation, "batch" by that of all groups together (both with
             n - 1, as TRL does), "none" not at all (Dr. GRPO, 2025).
+        magnitudes_GN: as for `equal_groups`.
 
     The advantages of a group whose rewards are all equal are exactly 0.
     """
@@ -44,20 +52,25 @@ def group_advantages(rewards_GN: Tensor, scale: str = "group") -> Tensor:
         centred_GN = centred_GN / (_std(rewards_GN) + 1e-4)
     elif scale == "batch":
         centred_GN = centred_GN / (_std(rewards_GN.view(1, -1)) + 1e-4)
-    centred_GN = centred_GN.masked_fill(equal_groups(rewards_GN)[:, None], 0.0)
+    centred_GN = centred_GN.masked_fill(equal_groups(rewards_GN, magnitudes_GN)[:, None], 0.0)
     return centred_GN.nan_to_num(0.0).float()
 
 
-def equal_groups(rewards_GN: Tensor) -> Tensor:
+def equal_groups(rewards_GN: Tensor, magnitudes_GN: Tensor | None = None) -> Tensor:
     """Tell of each group whether all its judged rewards are equal, so that nothing can be learnt: bool [G].
 
     Differences in the last bits are rounding, such as that of sums in another order: AdamW would make a full step of
     the smallest gradient.
+
+    magnitudes_GN: of `reward_magnitudes`, where rewards are sums. Terms that cancel, such as 0.1 + 0.2 - 0.3, leave a
+    rounding of their own size, and not of the size of what remains; None: the rewards are no sums.
     """
     rewards_GN = rewards_GN.double()
     lowest_G = rewards_GN.nan_to_num(float("inf")).amin(1)
     highest_G = rewards_GN.nan_to_num(float("-inf")).amax(1)
     largest_G = torch.maximum(lowest_G.abs(), highest_G.abs())
+    if magnitudes_GN is not None:
+        largest_G = torch.maximum(largest_G, magnitudes_GN.double().amax(1))
     return highest_G - lowest_G <= ROUNDING * largest_G
 
 

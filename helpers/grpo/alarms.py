@@ -1,31 +1,55 @@
-"""Tells when a run learns nothing or is about to go wrong, from its rows of metrics alone.
+"""Tells when a run learns nothing or goes wrong, from its rows of metrics alone.
 
 Every function here is pure, and what it looks at is in `metrics.jsonl`: a resumed run raises the alarms that the
 uninterrupted one would have raised. A value that a row lacks, or that is None there, raises none.
+
+What chance may bring in one generation must last several. The optimizer steps on one generation count as one. Bounds
+are absolute where the right value is known, so that they see what is wrong from the first step on.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
 from typing import NamedTuple
 
 from helpers.grpo.monitor import FIRST_STEPS
 from helpers.runtime import finite_or_none, is_finite_number
 
-#: A warning is given when it begins and, while it lasts, again after so many steps.
-STEPS_BETWEEN = 10
-#: How many steps in a row must be beyond a bound that single steps may pass by chance.
-STEPS_IN_A_ROW = 3
+#: A warning is given once, and again where it has grown by this factor.
+GROWTH = 2.0
+#: How many generations in a row must be beyond a bound that single ones may pass by chance.
+IN_A_ROW = 3
 
 # The limits of the warnings.
 #: Entropy, as a share of its mean in the run's first steps.
 LEAST_ENTROPY = 0.25
+#: Entropy may double and rise by so many nats a token; beyond the second number the policy writes noise.
+MOST_ENTROPY_RISE = 0.5
+DESTROYED_ENTROPY_RISE = 1.5
+#: Norm of the gradient, over its median in the steps before; and over the least one of the first steps, where it tells
+#: of a policy that writes noise.
+MOST_GRADIENT = 30.0
+DESTROYED_GRADIENT = 1000.0
+#: How far the mean reward may stay below its best, in standard deviations of the rewards of single completions, and in
+#: those of the mean from generation to generation.
+MOST_REWARD_FALL = 0.75
+MOST_REWARD_FALL_OVER_NOISE = 4.0
+#: Generations that a mean reward is taken over, and that a fall must last.
+REWARD_WINDOW = 5
 #: Share of the samples that carries a step.
 LEAST_SAMPLE_SIZE = 0.5
-#: Mean difference between the sampler's and the trainer's log-probabilities, over its mean in the first steps; a
-#: difference below the floor, in nats a token, is no reason to warn, however much it grew.
-MOST_GROWTH = 3.0
+#: Mean difference between the sampler's and the trainer's log-probabilities, in nats a token: the absolute bound; and
+#: its bound over its mean in the first steps, from a floor on.
+MOST_DIFFERENCE = 0.05
+MOST_DIFFERENCE_GROWTH = 3.0
 DIFFERENCE_FLOOR = 0.01
+#: By how many nats a token the tokens may be less or more likely than the policy's entropy says, and how many standard
+#: errors of that mean it must be away from 0.
+MOST_SURPRISE = 0.05
+SURPRISE_ERRORS = 5.0
 #: How many times as likely a token may become as it was when it was drawn.
 LARGEST_RATIO = 10.0
 #: Share of the GPU's memory that tensors take in a step.
@@ -37,55 +61,97 @@ History = Sequence[Row]
 
 @dataclass(frozen=True)
 class Alarm:
-    """name: a short label. sentence: what is wrong, why, and what to do. stops: whether going on is of no use."""
+    """name: a short label. sentence: what is wrong, why, and what to do. size: a number that grows with the trouble.
+
+    stops: whether going on is of no use. destroys: whether the weights are in doubt, too.
+    """
 
     name: str
     sentence: str
+    size: float = 0.0
     stops: bool = False
+    destroys: bool = False
 
 
 class Rule(NamedTuple):
     """An alarm of the table below.
 
-    name: a short label. find: of the history, what the sentence says in numbers; None where nothing is wrong with the
-    last step. sentence: what is wrong, why, and what to do, with the numbers' names in braces. stops: whether going on
-    is of no use.
+    name: a short label. find: of the history, what the sentence says in numbers, and "size"; None where nothing is
+    wrong with the last step. sentence: what is wrong, why, and what to do, with the numbers' names in braces. stops,
+    destroys: as for `Alarm`.
     """
 
     name: str
     find: Callable[[History], dict | None]
     sentence: str
     stops: bool = False
+    destroys: bool = False
 
     def alarm(self, history: History) -> Alarm | None:
         """Return the alarm of the last step, None where nothing is wrong with it."""
         found = self.find(history)
-        return None if found is None else Alarm(self.name, self.sentence.format(**found), self.stops)
+        if found is None:
+            return None
+        return Alarm(self.name, self.sentence.format(**found), found.get("size", 0.0), self.stops, self.destroys)
 
 
 def check_alarms(history: History, no_signal_steps: int | None) -> list[Alarm]:
     """Return the alarms of the last step, those that stop the run first.
 
-    history: the run's rows from its first step on, as in metrics.jsonl. no_signal_steps: stop after so many steps in a
-    row from which nothing could be learnt; None: never. An alarm that stops the run is given at each step where it
-    holds, so that it also stops a run that was resumed without a change.
+    history: the run's rows from its first step on, as in metrics.jsonl, each with "monitor/alarms", {name: size} of the
+    alarms that were given at that step. no_signal_steps: stop after so many steps in a row from which nothing could be
+    learnt; None: never. An alarm that stops the run is given at each step where it holds, so that it also stops a run
+    that was resumed without a change.
     """
     if not history:
         return []
     rules = [*RULES]
     if no_signal_steps is not None:
         rules.insert(0, no_signal_rule(no_signal_steps))
-    due = [rule for rule in rules if rule.stops or _is_due(rule, history)]
-    alarms = [rule.alarm(history) for rule in sorted(due, key=lambda rule: not rule.stops)]
-    return [alarm for alarm in alarms if alarm is not None]
+    found = {}
+    for rule in rules:
+        alarm = rule.alarm(history)
+        if alarm is not None:
+            found.setdefault(alarm.name, alarm)  # two rules of one name find one thing in two ways
+    found |= {alarm.name: alarm for alarm in _monitor_alarms(history)}
+    due = [alarm for alarm in found.values() if alarm.stops or _is_due(alarm, history)]
+    return sorted(due, key=lambda alarm: not alarm.stops)
 
 
-def _is_due(rule: Rule, history: History) -> bool:
-    """Tell whether a warning begins with the last row, or has lasted a multiple of STEPS_BETWEEN steps since."""
-    lasted = 0
-    while lasted < len(history) and rule.find(history[: len(history) - lasted]) is not None:
-        lasted += 1
-    return lasted % STEPS_BETWEEN == 1
+def _is_due(alarm: Alarm, history: History) -> bool:
+    """Tell whether a warning was not given before, or has grown since."""
+    earlier = [row.get("monitor/alarms") or {} for row in history[:-1]]
+    given = [sizes[alarm.name] for sizes in earlier if alarm.name in sizes]
+    return not given or alarm.size >= GROWTH * max(given)
+
+
+def _monitor_alarms(history: History) -> list[Alarm]:
+    """Return the signs of the monitor that have lasted; one of a task's tags is given at once."""
+    row = history[-1]
+    alarms = []
+    found = row.get("monitor/found") or {}
+    sentences = row.get("monitor/signs") or []
+    for (name, size), sentence in zip(found.items(), sentences, strict=False):
+        lasts = _lasts(history, lambda row, name=name: (row.get("monitor/found") or {}).get(name))
+        if lasts or name.startswith("tag "):
+            alarms.append(Alarm(name, sentence, size))
+    return alarms
+
+
+def last_good_step(history: History) -> int | None:
+    """Return the last step whose weights are above doubt while others are in doubt; None where none are.
+
+    A row tells of the weights that its step began with. So where row 7 is the first with a destroyed policy, the
+    weights after step 6 made it, and those after step 5 are the last good ones.
+    """
+    first_in_doubt = None
+    for row in reversed(history):
+        if not _looks_destroyed(row, history):
+            break
+        first_in_doubt = row["step"]
+    if first_in_doubt is None:
+        return None
+    return max(0, first_in_doubt - 2)
 
 
 def no_signal_rule(steps: int) -> Rule:
@@ -98,6 +164,8 @@ def no_signal_rule(steps: int) -> Rule:
         if None in reasons:
             return None
         reason, times = Counter(reasons).most_common(1)[0]
+        if reason == "cut off" and _came_to_an_end(history[:FIRST_STEPS]):
+            reason = "collapsed"
         return {
             "during": f"the last {steps} steps" if steps > 1 else "the last step",
             "mostly": "" if times == steps else f", in {times} of them",
@@ -105,6 +173,13 @@ def no_signal_rule(steps: int) -> Rule:
         }
 
     return Rule("no signal", find, "Nothing could be learnt in {during}{mostly} because {reason}.", stops=True)
+
+
+def _came_to_an_end(history: History) -> bool:
+    """Tell whether most completions of some steps were not cut off."""
+    shares = [_number(row, "completions/clipped_ratio") for row in history]
+    known = [share for share in shares if share is not None]
+    return bool(known) and sum(known) / len(known) < 0.5
 
 
 #: Why nothing could be learnt, and what to do.
@@ -128,6 +203,14 @@ NO_SIGNAL = {
     "cut off": (
         "all completions were cut off at max_completion_length and earned the same as the others of their group: raise "
         "max_completion_length, or lower the reasoning effort"
+    ),
+    "collapsed": (
+        "all completions were cut off and earned the same, while in the first steps most came to an end: the policy "
+        "has collapsed, so start in a new run folder with a lower learning_rate"
+    ),
+    "constant reward": (
+        "every completion of every prompt earned the same reward, whatever it said: look at the reward functions, and "
+        "at the columns that they read"
     ),
     "equal rewards": (
         "the completions of each prompt all earned the same reward: use prompts that the model solves sometimes, a "
@@ -171,9 +254,12 @@ def _zero_advantages_reason(row: Row) -> str:
     equal_groups = _number(row, "frac_reward_zero_std")
     if equal_groups is not None and equal_groups < 1:
         return "advantages masked"
+    is_constant = _number(row, "reward_std") == 0
+    if is_constant and _number(row, "reward") > 0:
+        return "constant reward"  # an answer that was cut off is seldom paid for
     if _number(row, "completions/clipped_ratio") == 1:
         return "cut off"
-    return "equal rewards"
+    return "constant reward" if is_constant else "equal rewards"
 
 
 def _nonfinite_reward(history: History) -> dict | None:
@@ -186,36 +272,146 @@ def _nonfinite_reward(history: History) -> dict | None:
     return {"whose": f"{share:.0%} of the completions" if share else "the completions"}
 
 
+def _nan_rewards(history: History) -> dict | None:
+    share = _number(history[-1], "completions/nan_reward_ratio") or 0
+    return {"share": share, "size": share} if share else None
+
+
+def _only_nan_rewards(history: History) -> dict | None:
+    row = history[-1]
+    share = _number(row, "completions/nan_reward_ratio")
+    return {} if share == 1 and row.get("reward") is None else None
+
+
 def _entropy_collapse(history: History) -> dict | None:
     at_first = _first_mean(history, "entropy")
-    latest = _latest(history, "entropy")
-    if at_first is None or latest is None or max(latest) >= LEAST_ENTROPY * at_first:
+    if at_first is None or len(history) < FIRST_STEPS + IN_A_ROW:
         return None
-    return {"latest": latest[-1], "at_first": at_first}
+    latest = _lasts(history, lambda row: _below(row, "entropy", LEAST_ENTROPY * at_first))
+    return None if latest is None else {"latest": latest, "at_first": at_first, "size": at_first / max(latest, 1e-9)}
+
+
+def _entropy_rise(history: History) -> dict | None:
+    at_first = _number(history[0], "entropy")
+    if at_first is None:
+        return None
+    latest = _lasts(history, lambda row: _above(row, "entropy", 2 * at_first + MOST_ENTROPY_RISE))
+    return None if latest is None else {"latest": latest, "at_first": at_first, "size": latest}
+
+
+def _gradient_rise(history: History) -> dict | None:
+    known = [norm for row in history[:-IN_A_ROW] if (norm := _number(row, "grad_norm"))]
+    if len(known) < IN_A_ROW:
+        return None
+    usual = median(known)
+    latest = _lasts(history, lambda row: _above(row, "grad_norm", MOST_GRADIENT * usual))
+    return None if latest is None else {"latest": latest, "usual": usual, "size": latest}
+
+
+def _looks_destroyed(row: Row, history: History) -> bool:
+    """Tell whether a row is that of a policy that writes noise.
+
+    Its entropy or its gradient are far up; or its entropy is up, and nothing can be learnt from its rewards, or its
+    completions no longer end.
+    """
+    first_norms = [norm for earlier in history[:FIRST_STEPS] if (norm := _number(earlier, "grad_norm"))]
+    if first_norms and _above(row, "grad_norm", DESTROYED_GRADIENT * min(first_norms)) is not None:
+        return True
+    at_first = _number(history[0], "entropy")
+    if at_first is None:
+        return False
+    if _above(row, "entropy", 2 * at_first + DESTROYED_ENTROPY_RISE) is not None:
+        return True
+    no_longer_ends = _came_to_an_end(history[:1]) and not _came_to_an_end([row])
+    is_useless = no_longer_ends or _advantages_are_zero(row)
+    return is_useless and _above(row, "entropy", 2 * at_first + MOST_ENTROPY_RISE) is not None
+
+
+def _destroyed_policy(history: History) -> dict | None:
+    lasts = _lasts(history, lambda row: 1.0 if _looks_destroyed(row, history) else None)
+    if lasts is None:
+        return None
+    row = history[-1]
+    values = {"entropy": row.get("entropy"), "at_first": history[0].get("entropy"), "grad_norm": row.get("grad_norm")}
+    return {name: math.nan if value is None else value for name, value in values.items()}
+
+
+def _reward_collapse(history: History) -> dict | None:
+    generations = [rows[-1] for rows in _generations(history)]
+    rewards = [_number(row, "reward") for row in generations]
+    stds = [_number(row, "reward_std") for row in generations]
+    if len(rewards) < 2 * REWARD_WINDOW or None in rewards or None in stds:
+        return None
+    latest = max(rewards[-REWARD_WINDOW:])
+    ends = range(REWARD_WINDOW, len(rewards) - REWARD_WINDOW + 1)
+    best_end = max(ends, key=lambda end: sum(rewards[end - REWARD_WINDOW : end]))
+    best = sum(rewards[best_end - REWARD_WINDOW : best_end]) / REWARD_WINDOW
+    spread = sum(stds[best_end - REWARD_WINDOW : best_end]) / REWARD_WINDOW
+    allowed = max(MOST_REWARD_FALL * spread, MOST_REWARD_FALL_OVER_NOISE * _noise(rewards[:best_end]))
+    if latest >= best - allowed:
+        return None
+    return {"latest": latest, "best": best, "size": best - latest}
+
+
+def _noise(values: Sequence[float]) -> float:
+    """Return the standard deviation of a series around its trend: of normal values, median |x - y| is 0.954 of it."""
+    changes = [abs(later - earlier) for earlier, later in zip(values, values[1:], strict=False)]
+    return median(changes) / 0.954
 
 
 def _small_sample(history: History) -> dict | None:
-    share = _number(history[-1], "sampling/effective_sample_size")
-    return None if share is None or share >= LEAST_SAMPLE_SIZE else {"share": share}
+    share = _lasts(history, _small_sample_of)
+    return None if share is None else {"share": share, "size": 1 / share}
+
+
+def _small_sample_of(row: Row) -> float | None:
+    """Return the effective sample size of a row where it is too small, of bounded or unbounded weights."""
+    names = ("sampling/effective_sample_size", "sampling/raw_effective_sample_size")
+    shares = [share for name in names if (share := _below(row, name, LEAST_SAMPLE_SIZE)) is not None]
+    return min(shares) if shares else None
+
+
+DIFFERENCE = "sampling/sampling_logp_difference/mean"
+
+
+def _large_difference(history: History) -> dict | None:
+    latest = _lasts(history, lambda row: _above(row, DIFFERENCE, MOST_DIFFERENCE))
+    return None if latest is None else {"latest": latest, "size": latest}
 
 
 def _growing_difference(history: History) -> dict | None:
-    name = "sampling/sampling_logp_difference/mean"
-    at_first = _first_mean(history, name)
-    latest = _latest(history, name)
-    if at_first is None or latest is None or min(latest) <= max(MOST_GROWTH * at_first, DIFFERENCE_FLOOR):
+    at_first = _first_mean(history, DIFFERENCE)
+    if at_first is None or len(history) < FIRST_STEPS + IN_A_ROW:
         return None
-    return {"latest": latest[-1], "at_first": at_first}
+    bound = max(MOST_DIFFERENCE_GROWTH * at_first, DIFFERENCE_FLOOR)
+    latest = _lasts(history, lambda row: _above(row, DIFFERENCE, bound))
+    return None if latest is None else {"latest": latest, "at_first": at_first, "size": latest}
+
+
+def _odd_draws(history: History) -> dict | None:
+    surprise = _lasts(history, _surprise_of)
+    if surprise is None:
+        return None
+    return {"surprise": abs(surprise), "less_or_more": "less" if surprise > 0 else "more", "size": abs(surprise)}
+
+
+def _surprise_of(row: Row) -> float | None:
+    """Return by how much the tokens of a row surprise the policy, where that is too much for chance."""
+    surprise = _number(row, "sampling/surprise")
+    errors = _number(row, "sampling/surprise_z")
+    if surprise is None or errors is None:
+        return None
+    return surprise if abs(surprise) > MOST_SURPRISE and abs(errors) > SURPRISE_ERRORS else None
 
 
 def _ratio_outlier(history: History) -> dict | None:
-    largest = _number(history[-1], "ratio/max")
-    return None if largest is None or largest <= LARGEST_RATIO else {"largest": largest}
+    largest = _lasts(history, lambda row: _above(row, "ratio/max", LARGEST_RATIO))
+    return None if largest is None else {"largest": largest, "size": largest}
 
 
 def _memory_is_short(history: History) -> dict | None:
-    share = _number(history[-1], "memory/peak_share")
-    return None if share is None or share <= MOST_MEMORY else {"share": share}
+    share = _above(history[-1], "memory/peak_share", MOST_MEMORY)
+    return None if share is None else {"share": share, "size": share}
 
 
 RULES = (
@@ -227,11 +423,49 @@ RULES = (
         stops=True,
     ),
     Rule(
+        "only nan rewards",
+        _only_nan_rewards,
+        "Every completion got NaN as its reward, so nothing can be learnt: look at what the reward functions compute.",
+        stops=True,
+    ),
+    Rule(
+        "destroyed policy",
+        _destroyed_policy,
+        "The policy is destroyed: its entropy is {entropy:.3g} nats a token, {at_first:.3g} in the first step, and the "
+        "norm of the gradient is {grad_norm:.3g}. Start in a new run folder with a lower learning_rate.",
+        stops=True,
+        destroys=True,
+    ),
+    Rule(
+        "nan rewards",
+        _nan_rewards,
+        "{share:.0%} of the completions got NaN from a reward function, which counts as None: look at what it "
+        "computes, and return None where a reward does not apply.",
+    ),
+    Rule(
         "entropy",
         _entropy_collapse,
         "Entropy collapse: {latest:.3g} nats a token, {at_first:.3g} in the first steps, so completions become "
         "alike and less and less is tried: lower learning_rate, raise epsilon_high or temperature, or stop here and "
         "evaluate an earlier checkpoint.",
+    ),
+    Rule(
+        "entropy rise",
+        _entropy_rise,
+        "Entropy rises: {latest:.3g} nats a token, {at_first:.3g} in the first step, so the policy forgets what it "
+        "could do: lower learning_rate, and evaluate an earlier checkpoint.",
+    ),
+    Rule(
+        "gradient norm",
+        _gradient_rise,
+        "The norm of the gradient is {latest:.3g}, {usual:.3g} in the steps before: lower learning_rate, set "
+        "max_grad_norm, and look at the rewards for outliers.",
+    ),
+    Rule(
+        "reward collapse",
+        _reward_collapse,
+        "The mean reward has fallen to {latest:.3g} or less in the last generations, from {best:.3g} at its best: "
+        "lower learning_rate, and evaluate an earlier checkpoint.",
     ),
     Rule(
         "effective sample size",
@@ -241,10 +475,23 @@ RULES = (
     ),
     Rule(
         "sampler and trainer",
+        _large_difference,
+        "Sampler and trainer disagree: their log-probabilities differ by {latest:.3g} nats a token, and in 16 bits "
+        "0.02 are usual: the engine's weights, temperature or mask are not the trainer's.",
+    ),
+    Rule(
+        "sampler and trainer",
         _growing_difference,
         "Sampler and trainer drift apart: their log-probabilities differ by {latest:.3g} nats a token, "
         "{at_first:.3g} in the first steps, and a run can fall apart from that alone: lower learning_rate, go back to "
         "an earlier checkpoint, and if it grows at learning_rate 0 too, the sampler's weights are not the trainer's.",
+    ),
+    Rule(
+        "draws",
+        _odd_draws,
+        "The tokens are {surprise:.2g} nats {less_or_more} likely than the policy's entropy says, and chance does not "
+        "explain it: the engine draws from another distribution than it reports, so look at its temperature and "
+        "weights, and for a top_p or top_k.",
     ),
     Rule(
         "ratio",
@@ -266,16 +513,45 @@ def _number(row: Row, name: str) -> float | None:
     return finite_or_none(row.get(name))
 
 
+def _above(row: Row, name: str, bound: float) -> float | None:
+    """Return a row's value where it is above a bound, else None."""
+    value = _number(row, name)
+    return value if value is not None and value > bound else None
+
+
+def _below(row: Row, name: str, bound: float) -> float | None:
+    """Return a row's value where it is below a bound, else None."""
+    value = _number(row, name)
+    return value if value is not None and value < bound else None
+
+
+def _generations(history: History) -> list[list[Row]]:
+    """Return the rows of each generation, which share the number of tokens that were drawn so far."""
+    numbered = enumerate(history)
+    groups = groupby(numbered, key=lambda pair: pair[1].get("num_tokens", pair[0]))
+    return [[row for _, row in group] for _, group in groups]
+
+
+def _lasts(history: History, find: Callable[[Row], float | None]) -> float | None:
+    """Return what `find` says of the last generation, where it finds something in each of the last IN_A_ROW.
+
+    find: returns a number, or None where nothing is wrong with a row. Of a generation with several optimizer steps, the
+    last row counts in which it finds something.
+    """
+    latest = _generations(history)[-IN_A_ROW:]
+    if len(latest) < IN_A_ROW:
+        return None
+    found = None
+    for rows in latest:
+        values = [value for row in rows if (value := find(row)) is not None]
+        if not values:
+            return None
+        found = values[-1]
+    return found
+
+
 def _first_mean(history: History, name: str) -> float | None:
     """Return the mean over the run's first steps; None where it is not known in any of them."""
     values = [_number(row, name) for row in history[:FIRST_STEPS]]
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _latest(history: History, name: str) -> list[float] | None:
-    """Return the last STEPS_IN_A_ROW values, all of them after the first steps; None where one is not known."""
-    if len(history) < FIRST_STEPS + STEPS_IN_A_ROW:
-        return None
-    values = [_number(row, name) for row in history[-STEPS_IN_A_ROW:]]
-    return None if None in values else values

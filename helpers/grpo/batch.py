@@ -18,6 +18,17 @@ class Group:
     prompt: str | list[dict]
     completions: list[Completion]
 
+    def to_dict(self) -> dict:
+        """Return plain values, for JSON."""
+        completions = [completion.to_dict() for completion in self.completions]
+        return {"prompt": self.prompt, "completions": completions}
+
+    @classmethod
+    def from_dict(cls, saved: dict) -> "Group":
+        """Rebuild what `to_dict` wrote."""
+        completions = [Completion.from_dict(values) for values in saved["completions"]]
+        return cls(saved["prompt"], completions)
+
 
 def into_groups(prompts: Sequence, completions: Sequence[Completion]) -> list[Group]:
     """Return one group a prompt. completions: as many for each prompt, those of a prompt together."""
@@ -57,13 +68,9 @@ class Generation:
 
     def to_dict(self) -> dict:
         """Return plain values, for JSON."""
-        groups = []
-        for group in self.groups:
-            completions = [completion.to_dict() for completion in group.completions]
-            groups.append({"prompt": group.prompt, "completions": completions})
         return {
             **vars(self),
-            "groups": groups,
+            "groups": [group.to_dict() for group in self.groups],
             "rewards": self.rewards.tolist(),
             "advantages": None if self.advantages is None else self.advantages.tolist(),
             "grades": [asdict(grade) for grade in self.grades],
@@ -72,13 +79,9 @@ class Generation:
     @classmethod
     def from_dict(cls, saved: dict) -> "Generation":
         """Rebuild what `to_dict` wrote."""
-        groups = []
-        for group in saved["groups"]:
-            completions = [Completion.from_dict(values) for values in group["completions"]]
-            groups.append(Group(group["prompt"], completions))
         advantages = saved["advantages"]
         return cls(
-            groups=groups,
+            groups=[Group.from_dict(group) for group in saved["groups"]],
             rewards=torch.tensor(saved["rewards"], dtype=torch.float64),
             advantages=None if advantages is None else torch.tensor(advantages, dtype=torch.float32),
             metrics=saved["metrics"],

@@ -23,10 +23,13 @@ from helpers.settings import check_settings, documented_settings, setting
 
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr")
 #: Settings of which None is a value of its own, and not the profile's.
-MEANINGFUL_NONE = ("save_total_limit", "no_signal_steps", "max_grad_norm")
+MEANINGFUL_NONE = ("save_total_limit", "no_signal_steps", "max_grad_norm", "router_aux_loss_coef")
 #: Optimizer steps of a run for which neither max_steps nor num_train_epochs is given.
 DEFAULT_STEPS = 100
 OPTIMIZERS = ("auto", "adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit")
+SAVE_STRATEGIES = ("steps", "epoch", "no")
+#: What is said of a loss of TRL that is not among `LOSS_TYPES`.
+NOT_OFFERED = ", which TRL has and this version does not offer"
 
 
 @documented_settings
@@ -41,10 +44,12 @@ class GRPOConfig:
 
     Defaults are those of TRL 1.16, except for these: a run has 100 steps where neither max_steps nor num_train_epochs
     is given (TRL: max_steps -1, and num_train_epochs 3); save_steps is 1 (TRL: 500) and save_total_limit 2 (TRL: None,
-    all), as a step is long and a session short; every step is logged (logging_steps, TRL: 10); optim is "auto" (TRL:
-    "adamw_torch_fused"); and importance_sampling_mode is "token_truncate" (TRL: "sequence_mask", which leaves long
-    completions out). The default of router_aux_loss_coef is 0, where TRL's None takes the model's own coefficient, 0.9
-    for gpt-oss, which drowns the policy gradient. `load_model` decides the dtype, where TRL's bf16=None means True.
+    all), as a step is long and a session short; logging_steps is 1 (TRL: 10); optim is "auto" (TRL:
+    "adamw_torch_fused"); importance_sampling_mode is "token_truncate" (TRL: "sequence_mask", which leaves long
+    completions out); and router_aux_loss_coef is 0 (TRL: None, the model's own coefficient, 0.9 for gpt-oss, which
+    drowns the policy gradient). `load_model` decides the dtype, where TRL's bf16=None means True.
+
+    A config cannot be changed after it is made: `dataclasses.replace(config, learning_rate=1e-5)` makes another.
 
     Batches. Sizes count completions, lengths count tokens. per_device_train_batch_size * gradient_accumulation_steps
     completions make one optimizer step. per_device_train_batch_size * steps_per_generation completions are generated
@@ -81,10 +86,15 @@ class GRPOConfig:
     lr_scheduler_kwargs: dict | None = setting(
         None, 'Of the schedule, as in transformers: "cosine_with_min_lr" takes {"min_lr_rate": 0.1}.'
     )
-    warmup_steps: int = setting(
-        0, 'Steps in which the learning rate rises. "constant" has none, "constant_with_warmup" has.', least=0
+    warmup_steps: float = setting(
+        0,
+        "Steps in which the learning rate rises; below 1, their share of max_steps, rounded up. "
+        '"constant" has none, "constant_with_warmup" has.',
+        least=0,
     )
-    warmup_ratio: float = setting(0.0, "warmup_steps as a share of max_steps.", least=0)
+    warmup_ratio: float = setting(
+        0.0, "A share of max_steps, rounded up: the older name of warmup_steps below 1.", least=0
+    )
     optim: str = setting(
         "auto",
         'AdamW of PyTorch, or of bitsandbytes with moments in 8 bits; "auto": 8 bits on a GPU where bitsandbytes is '
@@ -115,6 +125,9 @@ class GRPOConfig:
     gradient_checkpointing: bool = setting(
         True, "Keep only each layer's input for the backward pass and compute the rest anew.", may_differ=True
     )
+    use_cpu: bool = setting(
+        False, "Refuse a model that is not on the CPU; the profile decides where it is loaded.", may_differ=True
+    )
 
     # generation
     max_prompt_length: int = setting(
@@ -136,7 +149,12 @@ class GRPOConfig:
         "(or False).",
         choices=("group", "batch", "none"),
     )
-    loss_type: str = setting("dapo", "Objective and weighting, see `helpers.grpo.losses`.", choices=tuple(LOSS_TYPES))
+    loss_type: str = setting(
+        "dapo",
+        "Objective and weighting, see `helpers.grpo.losses`.",
+        choices=tuple(LOSS_TYPES),
+        refused={"luspo": NOT_OFFERED, "vespo": NOT_OFFERED},
+    )
     importance_sampling_level: str = setting(
         "token", 'Whether each token has a ratio, or each completion one ("sequence": GSPO).',
         choices=("token", "sequence"),
@@ -170,9 +188,28 @@ class GRPOConfig:
         "the trainer use the sampler's experts (R3, 2025).",
         choices=("off", "measure", "replay"),
     )
-    router_aux_loss_coef: float = setting(0.0, "Factor of a loss that balances the experts.", least=0)
+    router_aux_loss_coef: float | None = setting(
+        0.0,
+        "Factor of a loss that balances the experts; None: the model's own, 0.9 for gpt-oss, which drowns the policy "
+        "gradient.",
+        least=0,
+    )
 
-    # checkpoints and evaluation
+    # logs, checkpoints and evaluation
+    logging_steps: int = setting(
+        1,
+        "Steps from one `on_log` of the callbacks to the next, with means over them; metrics.jsonl has every step.",
+        least=1,
+        may_differ=True,
+    )
+    save_strategy: str = setting(
+        "steps",
+        'When checkpoints are written: every save_steps steps, after each pass over the prompts ("epoch"), or only at '
+        'the start and the end ("no").',
+        choices=SAVE_STRATEGIES,
+        refused={"best": ": metric_for_best_model keeps the best checkpoint"},
+        may_differ=True,
+    )
     save_steps: int = setting(1, "Steps from one checkpoint to the next.", least=1, may_differ=True)
     save_total_limit: int | None = setting(
         2, "Checkpoints that are kept, besides the best one; None: all.", least=1, may_differ=True
@@ -217,6 +254,9 @@ class GRPOConfig:
         if self.max_steps is None and self.num_train_epochs is None:
             object.__setattr__(self, "max_steps", DEFAULT_STEPS)
         check_settings(type(self), vars(self))
+        metric = self.metric_for_best_model
+        if metric is not None and self.greater_is_better is None:
+            object.__setattr__(self, "greater_is_better", not metric.endswith("loss"))
         self._check_batches()
         self._check_loss()
         self._check_schedule()
@@ -281,10 +321,25 @@ class GRPOConfig:
         """
         if self.max_steps is not None:
             return self
-        groups = self.generation_batch_size // self.num_generations
         epochs = Fraction(str(self.num_train_epochs))  # as it is written: 0.07 of 100 prompts are 7
-        generations = max(1, math.ceil(epochs * count / groups))
+        generations = max(1, math.ceil(epochs * count / self.groups_per_generation))
         return replace(self, max_steps=generations * self.steps_on_a_generation)
+
+    def is_save_due(self, step: int, prompts: int) -> bool:
+        """Tell whether save_strategy asks for a checkpoint after an optimizer step.
+
+        step: counted from 1. prompts: of the data set. With "epoch" it is due after the last step on the generation
+        that completes a pass over the prompts.
+        """
+        if self.save_strategy == "no":
+            return False
+        if self.save_strategy == "steps":
+            return step % self.save_steps == 0
+        generations, steps_on_the_next = divmod(step, self.steps_on_a_generation)
+        used = generations * self.groups_per_generation
+        used_before = used - self.groups_per_generation
+        completes_a_pass = used // prompts > used_before // prompts
+        return steps_on_the_next == 0 and completes_a_pass
 
     def settings_of_the_run(self) -> dict:
         """Return the settings that a resumed run must share with the one that wrote the checkpoint."""
@@ -321,6 +376,11 @@ class GRPOConfig:
         return self.per_device_train_batch_size * steps
 
     @property
+    def groups_per_generation(self) -> int:
+        """Prompts of one generation, each of which has num_generations completions."""
+        return self.generation_batch_size // self.num_generations
+
+    @property
     def parts_per_generation(self) -> int:
         """Optimizer steps that go through a generation once."""
         return self.generation_batch_size // self.step_batch_size
@@ -339,15 +399,33 @@ class GRPOConfig:
 
     @property
     def warmup_count(self) -> int:
-        """Optimizer steps of the warm-up; max_steps must be a number, see `for_prompts`."""
-        return self.warmup_steps or round(self.warmup_ratio * self.max_steps)
+        """Optimizer steps of the warm-up, as transformers counts them; see `for_prompts` where max_steps is None."""
+        if self.warmup_steps >= 1:
+            return int(self.warmup_steps)
+        share = self.warmup_steps or self.warmup_ratio
+        return math.ceil(self.max_steps * share)
+
+    @property
+    def logging_strategy(self) -> str:
+        """What transformers' callbacks read: `on_log` comes every logging_steps steps."""
+        return "steps"
+
+    @property
+    def logging_first_step(self) -> bool:
+        """What transformers' callbacks read: the first step is no exception to logging_steps."""
+        return False
+
+    @property
+    def eval_delay(self) -> int:
+        """What transformers' callbacks read: no step is too early for an evaluation."""
+        return 0
 
     def describe_run(self, prompts: int) -> str:
         """Return two sentences on what the run will do with a data set of so many prompts."""
         if self.max_steps is None:
             return self.for_prompts(prompts).describe_run(prompts)
         generations = -(-self.max_steps // self.steps_on_a_generation)
-        groups = self.generation_batch_size // self.num_generations
+        groups = self.groups_per_generation
         epochs = generations * groups / max(1, prompts)
         warmup = f", after a warm-up of {self.warmup_count} steps" if self.warmup_count else ""
         return (
@@ -406,7 +484,7 @@ class GRPOConfig:
             raise UserError("Give warmup_steps or warmup_ratio, not both.")
         if self.warmup_ratio >= 1:
             raise UserError(f"warmup_ratio is a share of max_steps below 1; got {self.warmup_ratio}.")
-        if self.max_steps is not None and self.warmup_steps > self.max_steps:
+        if self.max_steps is not None and self.warmup_count > self.max_steps:
             raise UserError(f"warmup_steps={self.warmup_steps} is more than max_steps={self.max_steps}.")
         if (self.warmup_steps or self.warmup_ratio) and self.lr_scheduler_type == "constant":
             raise UserError(
@@ -427,6 +505,11 @@ class GRPOConfig:
         metric = self.metric_for_best_model
         if self.load_best_model_at_end and metric is None:
             raise UserError("load_best_model_at_end needs metric_for_best_model: name a metric, such as 'eval_reward'.")
+        if metric is not None and self.save_strategy != "steps":
+            raise UserError(
+                f"metric_for_best_model='{metric}' needs save_strategy='steps', as the best checkpoint is one of those "
+                "that save_steps makes."
+            )
         if self.eval_strategy == "no":
             if self.eval_steps is not None:
                 raise UserError("eval_steps has no effect without eval_strategy='steps': give both, or neither.")
@@ -450,11 +533,6 @@ def translate_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], lis
     renamed = rename_settings(settings)
     own = {name: value for name, value in renamed.items() if name in names}
     foreign = {name: value for name, value in renamed.items() if name not in names}
-    if own.get("router_aux_loss_coef", 0) is None:
-        raise UserError(
-            "router_aux_loss_coef=None takes the model's own coefficient in TRL, 0.9 for gpt-oss, which drowns the "
-            "policy gradient: leave router_aux_loss_coef out or give a number."
-        )
     generation_batch_size = foreign.pop("generation_batch_size", None)
     notes = check_foreign_settings(foreign, own=names)
     check_settings(GRPOConfig, own)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from helpers.grpo.advantages import combine_rewards, group_advantages
+from helpers.grpo.advantages import combine_rewards, group_advantages, reward_magnitudes
 from helpers.grpo.batch import Generation, Group, completions_in_loss, into_groups, prompt_indices
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.correction import importance_weights
@@ -127,8 +127,10 @@ def score_completions(model: nn.Module, completions: Sequence[Completion], args:
 def advantages_of(generation: Generation, args: GRPOConfig) -> Tensor:
     """Return how much better than its group each completion is: float32 [B]."""
     rewards_B = combine_rewards(generation.rewards, args.reward_weights)
+    magnitudes_B = reward_magnitudes(generation.rewards, args.reward_weights)
     rewards_GN = generation.by_group(rewards_B)
-    return group_advantages(rewards_GN, args.scale_rewards).flatten()
+    magnitudes_GN = generation.by_group(magnitudes_B)
+    return group_advantages(rewards_GN, args.scale_rewards, magnitudes_GN).flatten()
 
 
 def places_of_step(step: int, args: GRPOConfig) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from helpers.grpo.advantages import combine_rewards, equal_groups
+from helpers.grpo.advantages import combine_rewards, equal_groups, reward_magnitudes
 from helpers.grpo.batch import Generation, completions_in_loss
 from helpers.rollout.completion import Completion
 from helpers.runtime import finite_or_none
@@ -39,7 +39,8 @@ def rollout_metrics(
     in_loss = completions_in_loss(completions, mask_truncated)
     prompt_tokens = sum(len(completion.prompt_ids) for completion in completions)
     completion_tokens = sum(len(completion.token_ids) for completion in completions)
-    has_zero_std_G = equal_groups(generation.by_group(totals_B))
+    magnitudes_B = reward_magnitudes(rewards_BR, weights)
+    has_zero_std_G = equal_groups(generation.by_group(totals_B), generation.by_group(magnitudes_B))
     metrics = {
         "num_tokens": tokens_before + prompt_tokens + completion_tokens,
         **_length_metrics(completions),
@@ -113,6 +114,26 @@ def _std(values: torch.Tensor) -> float | None:
     if len(known) < 2:
         return None
     return finite_or_none(known.std().item())
+
+
+def mean_of_rows(rows: Sequence[dict]) -> dict:
+    """Return one row of metrics for several steps: means of fractions, lists joined, and else what the last step has.
+
+    A mean is over the steps that have the value. Whole numbers, such as counts and the step, are the last step's.
+    """
+    last = rows[-1]
+    means = {}
+    for name, value in last.items():
+        values = [row.get(name) for row in rows]
+        known = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+        is_fraction = value is None or isinstance(value, float)
+        if is_fraction and known:
+            means[name] = sum(known) / len(known)
+        elif isinstance(value, list):  # a sign is given at one step
+            means[name] = [item for part in values for item in part or ()]
+        else:
+            means[name] = value
+    return means
 
 
 def json_row(row: dict) -> dict:

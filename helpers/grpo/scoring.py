@@ -13,6 +13,7 @@ from helpers.grpo.guards import LimitReached, time_limit
 from helpers.rewards.calling import (
     call_reward,
     describe_failure,
+    is_nan,
     name_of,
     reward_arguments,
     reward_values,
@@ -51,13 +52,16 @@ def score(
 
     rows: of the data set, one a group. timeout: seconds for each function.
 
-    Raises UserError for a function that raises or takes too long, a wrong number of values, and a value that is not a
-    finite number or None.
+    The metrics have the share of the completions for which a function returned NaN, which counts as None.
+
+    Raises UserError for a function that raises or takes too long, a wrong number of values, and an infinite value or
+    one that is no number.
     """
     completions = [completion for group in groups for completion in group.completions]
     rows_B = rows_of_completions(rows, groups)
     log = _Log(len(completions))
     rewards = []
+    has_nan_B = [False] * len(completions)
     for function in reward_funcs:
         name = name_of(function)
         arguments = {
@@ -69,8 +73,10 @@ def score(
         with user_code(f"Reward '{name}'", timeout):
             returned = call_reward(function, **arguments)
         values = reward_values(name, returned, len(completions), then=f"; {GOES_ON}")
+        has_nan_B = [had or is_nan(value) for had, value in zip(has_nan_B, returned, strict=True)]
         rewards.append(torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64))
-    return Scores(torch.stack(rewards, 1), log.metrics, log.extras)
+    metrics = {"completions/nan_reward_ratio": sum(has_nan_B) / len(completions), **log.metrics}
+    return Scores(torch.stack(rewards, 1), metrics, log.extras)
 
 
 def rows_of_completions(rows: Sequence[Row], groups: Sequence[Group]) -> list[Row]:

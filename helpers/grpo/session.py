@@ -13,36 +13,44 @@ from peft import PeftModel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from helpers.grpo.alarms import Alarm, check_alarms
-from helpers.grpo.batch import Generation
-from helpers.grpo.checkpoint import (
-    EVALUATIONS,
-    METRICS,
-    MetricsFile,
+from helpers.grpo.alarms import Alarm, check_alarms, last_good_step
+from helpers.grpo.backup import (
+    UnreadableBackup,
     back_up,
+    join_records,
     known_checkpoints,
+    lacks_copy,
+    reading_backup,
+    report_unreadable,
+    restore_backup,
+)
+from helpers.grpo.batch import Generation, Group
+from helpers.grpo.best import monitor
+from helpers.grpo.checkpoint import (
+    LoadedCheckpoint,
     load_best,
     load_checkpoint,
+    load_draws,
     load_newest,
     load_rollout,
-    monitor_of,
-    read_metrics,
+    numerics_notes,
     record_best,
-    restore_backup,
     save_checkpoint,
+    save_draws,
     save_rollout,
-    step_of,
 )
 from helpers.grpo.config import GRPOConfig
+from helpers.grpo.folders import checkpoint_folders, newest_until, step_of
 from helpers.grpo.logs import RunLog, read_completions
-from helpers.model.gpu_memory import is_out_of_memory
-from helpers.runtime import UserError, interrupts_held
+from helpers.grpo.metrics_file import EVALUATIONS, METRICS, MetricsFile, read_metrics, records_of_run
+from helpers.runtime import UserError, first_line, interrupts_held
 
 
 class Session:
     """What a run keeps in `args.output_dir`, from its start or a resumption to its end.
 
-    settings: what a resumed run must share with the one that wrote a checkpoint, as plain values.
+    settings: what a resumed run must share with the one that wrote a checkpoint, as plain values. numerics: what it may
+    have otherwise and is told of, as `numerics_notes` has it.
 
     Attributes:
         step: the last optimizer step whose records are written.
@@ -59,17 +67,20 @@ class Session:
         scheduler: LRScheduler,
         settings: dict,
         reward_names: Sequence[str],
+        numerics: dict | None = None,
     ):
         self.args = args
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler
         self.settings = settings
+        self.numerics = numerics or {}
         self.reward_names = reward_names
         self.step = 0
         self.generation: Generation | None = None
         self.history: list[dict] = []
         self.evaluations: list[dict] = []
+        self._drawn: list[Group] | None = None
         self._saved_step: int | None = None
 
     # Start
@@ -90,38 +101,89 @@ class Session:
             )
         if not folders and where in (None, True):
             return False
-        if where is True:
-            restored = (self.model, self.optimizer, self.scheduler, self.settings)
-            self.step, generation = load_newest(folders, args.output_dir, *restored)
-        else:
-            self.step, generation = self._load_chosen(Path(where), folders)
+        loaded = self._load_newest(folders) if where is True else self._load_chosen(Path(where), folders)
+        self.step = loaded.step
         self._saved_step = self.step
+        for note in numerics_notes(loaded.numerics, self.numerics, loaded.folder.name):
+            print(note)
+        self._join_records(folders)
+        rows = records_of_run(Path(args.output_dir) / METRICS).rows
+        self.history = [row for row in rows if row["step"] <= self.step]
         self._finish_save()
-        self.generation = generation or load_rollout(args.output_dir, self.step, self.settings)
+        self.generation = loaded.generation or load_rollout(args.output_dir, self.step, self.settings)
+        if self.generation is None:
+            self._drawn = load_draws(args.output_dir, self.step, self.settings)
         return True
 
-    def _load_chosen(self, folder: Path, known: Sequence[Path]) -> tuple[int, Generation | None]:
+    def _load_newest(self, folders: Sequence[Path]) -> LoadedCheckpoint:
+        """Load the newest sound checkpoint, and restore it where it is a copy. folders: all of the run, oldest first.
+
+        Where the copy cannot be read any more, the run's own checkpoints are left.
+        """
+        output_dir = self.args.output_dir
+        restored = (self.model, self.optimizer, self.scheduler, self.settings)
+        loaded = load_newest(folders, output_dir, *restored)
+        if loaded.folder.parent == Path(output_dir):
+            return loaded
+        try:
+            restore_backup(loaded.folder, output_dir)
+        except UnreadableBackup as error:
+            originals = checkpoint_folders(output_dir)
+            if not originals:
+                raise
+            report_unreadable(error)
+            return load_newest(originals, output_dir, *restored)
+        return loaded
+
+    def _load_chosen(self, folder: Path, known: Sequence[Path]) -> LoadedCheckpoint:
         """Load the checkpoint that the user named. known: all of the run, oldest first."""
-        if not folder.is_dir():
+        try:
+            is_there = folder.is_dir()
+        except OSError as error:
+            raise UserError(
+                f"{folder} cannot be read ({first_line(error)}): mount its disk again, or resume from another folder."
+            ) from error
+        if not is_there:
             raise UserError(f"There is no checkpoint folder {folder} to resume from.")
-        step, generation = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self.settings)
-        newer = [other for other in known if step_of(other) > step]
+        loaded = load_checkpoint(folder, self.model, self.optimizer, self.scheduler, self.settings)
+        newer = [other for other in known if step_of(other) > loaded.step]
         if newer:
             raise UserError(
                 f"{newer[-1]} is newer than what you resume from: move it away first, or two runs would mix."
             )
-        backup_dir = self.args.backup_dir
-        if backup_dir and folder.resolve().parent == Path(backup_dir).resolve():
+        if self._is_in_backup(folder):
             restore_backup(folder, self.args.output_dir)
-        return step, generation
+        return loaded
+
+    def _is_in_backup(self, folder: Path) -> bool:
+        """Tell whether a checkpoint is a copy in `backup_dir`."""
+        backup_dir = self.args.backup_dir
+        if not backup_dir:
+            return False
+        with reading_backup(backup_dir):
+            return folder.resolve().parent == Path(backup_dir).resolve()
+
+    def _join_records(self, folders: Sequence[Path]) -> None:
+        """Add the rows of metrics that only the backup has. folders: all checkpoints of the run.
+
+        A backup without a checkpoint, or that could not be read, has none.
+        """
+        args = self.args
+        parents = {folder.parent for folder in folders}
+        if not args.backup_dir or Path(args.backup_dir) not in parents:
+            return
+        # where this fails, the next copy says so, and `open_files` says which rows are missing
+        with suppress(UnreadableBackup), reading_backup(args.backup_dir):
+            join_records(args.output_dir, args.backup_dir, self.step)
 
     def _finish_save(self) -> None:
         """Do what is left of saving the checkpoint that a run resumes from, where it died in the middle of it."""
         args = self.args
-        record_best(args.output_dir, args.save_total_limit)
+        good_step = last_good_step(self.history)
+        record_best(args.output_dir, args.save_total_limit, good_step)
         folder = Path(args.output_dir) / f"checkpoint-{self.step}"
-        if args.backup_dir and folder.is_dir() and not (Path(args.backup_dir) / folder.name).exists():
-            back_up(folder, args.backup_dir, args.save_total_limit)
+        if args.backup_dir and folder.is_dir() and lacks_copy(folder, args.backup_dir):
+            back_up(folder, args.backup_dir, args.save_total_limit, good_step)
 
     def open_files(self) -> None:
         """Open the run's records, without lines of steps that are to be done again."""
@@ -130,7 +192,17 @@ class Session:
         self._evaluations_file = MetricsFile(folder / EVALUATIONS, self.step)
         self.history = read_metrics(self._metrics_file.path)
         self.evaluations = read_metrics(self._evaluations_file.path)
+        self._report_lost_rows()
         self._log = RunLog(folder, self.reward_names, self.args.max_steps, self.step)
+
+    def _report_lost_rows(self) -> None:
+        """Print how many steps have no row of metrics, unless damaged lines have been named already."""
+        lost = self.step - len(self.history)
+        if lost > 0 and not self._metrics_file.was_damaged:
+            print(
+                f"{self._metrics_file.path} has no row for {lost} of the {self.step} steps that are done: the run goes "
+                "on, and its curves have a gap there."
+            )
 
     def read_last_completions(self) -> list[dict]:
         """Return plain records of the last step's completions, from the log; [] where it has none."""
@@ -152,9 +224,19 @@ class Session:
 
     # While it goes on
 
+    def drawn_groups(self) -> list[Group] | None:
+        """Return the groups that were drawn for the next step and kept before they were judged, None without them."""
+        return self._drawn
+
+    def note_draws(self, groups: Sequence[Group]) -> None:
+        """Keep what was drawn for the next step before it is judged: a reward that fails must not cost it."""
+        save_draws(self.args.output_dir, self.step, self.settings, groups)
+        self._drawn = list(groups)
+
     def note_generation(self, generation: Generation) -> None:
         """Keep what the next step learns from, so that a run that is broken off in it need not draw again."""
         save_rollout(self.args.output_dir, self.step, self.settings, generation)
+        self._drawn = None
 
     def note_step(self, metrics: dict, generation: Generation, records: list[dict]) -> list[Alarm]:
         """Write down a step, and return what is wrong with it. The sentences of the alarms join its "monitor/signs".
@@ -166,7 +248,8 @@ class Session:
         # one generation that teaches nothing is one, however many steps it serves
         no_signal_steps = None if generations is None else generations * self.args.steps_on_a_generation
         alarms = check_alarms([*self.history, metrics], no_signal_steps)
-        metrics["monitor/signs"] = [*metrics["monitor/signs"], *(alarm.sentence for alarm in alarms)]
+        metrics["monitor/signs"] = [alarm.sentence for alarm in alarms]
+        metrics["monitor/alarms"] = {alarm.name: alarm.size for alarm in alarms}
         self._metrics_file.append(metrics)
         self.history.append(metrics)
         self._log.write(metrics, records)
@@ -194,30 +277,60 @@ class Session:
         """Raise UserError with the first alarm that says that going on is of no use; nothing is lost."""
         for alarm in alarms:
             if alarm.stops:
+                good = self.last_good_checkpoint() if alarm.destroys else None
                 self.save_last_step()
-                raise UserError(f"{alarm.sentence} Training stopped after step {self.step}, which is saved.")
+                raise UserError(
+                    f"{alarm.sentence} Training stopped after step {self.step}, which is saved.{_way_back(alarm, good)}"
+                )
 
     # Checkpoints
 
     def save(self) -> None:
         """Write a checkpoint of the last step, and copy it to `backup_dir`."""
         args = self.args
+        good_step = last_good_step(self.history)
         state = {
             "step": self.step,
             "settings": self.settings,
+            "numerics": self.numerics,
             "generation": self.generation and self.generation.to_dict(),
-            "monitor": monitor_of(args, self.step),
+            "monitor": self._monitor(),
         }
         folder = save_checkpoint(
-            args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit
+            args.output_dir, state, self.model, self.optimizer, self.scheduler, args.save_total_limit, good_step
         )
         if args.backup_dir:
-            back_up(folder, args.backup_dir, args.save_total_limit)
+            back_up(folder, args.backup_dir, args.save_total_limit, good_step)
         self._saved_step = self.step
 
-    def save_if_due(self) -> None:
-        """Write a checkpoint after every `save_steps` steps."""
-        if self.step % self.args.save_steps == 0:
+    def _monitor(self) -> dict | None:
+        """Return what a checkpoint of the last step keeps of `metric_for_best_model`.
+
+        That is `best.monitor` of the step's metrics and, where the weights were evaluated, of the evaluation's.
+        """
+        args = self.args
+        if args.metric_for_best_model is None:
+            return None
+        logs = {}
+        for row in (*self.history, *self.evaluations):
+            if row["step"] == self.step:
+                logs |= row
+        earlier = [folder for folder in checkpoint_folders(args.output_dir) if step_of(folder) < self.step]
+        return monitor(args, logs, self.step, earlier)
+
+    def last_good_checkpoint(self) -> Path | None:
+        """Return the newest checkpoint of the steps before an alarm that may stop the run began to build up.
+
+        None where nothing is in doubt, and where no such checkpoint is left.
+        """
+        good_step = last_good_step(self.history)
+        if good_step is None:
+            return None
+        return newest_until(good_step, checkpoint_folders(self.args.output_dir))
+
+    def save_if_due(self, is_due: bool) -> None:
+        """Write a checkpoint of the last step where one is due."""
+        if is_due:
             with interrupts_held():
                 self.save()
 
@@ -231,19 +344,20 @@ class Session:
 
     @contextmanager
     def saved_at_the_end(self, weights_are_of_the_step: Callable[[], bool]) -> Iterator[None]:
-        """Save the last step when the block ends, is interrupted or runs out of memory, and close the log.
+        """Save the last step when the block ends, is interrupted or fails, and close the log.
 
-        weights_are_of_the_step: asked where memory ran out: whether the weights are those after the last step. Where
-        another error ends the block, the checkpoints before it stand.
+        weights_are_of_the_step: asked where the block fails: whether the weights are those after the last step. Where
+        they are not, or saving fails, too, the checkpoints before it stand.
         """
         try:
             yield
         except (KeyboardInterrupt, GeneratorExit):
             self.save_last_step()
             raise
-        except Exception as error:
-            if is_out_of_memory(error) and weights_are_of_the_step():
-                self.save_last_step()
+        except Exception:
+            if weights_are_of_the_step():
+                with suppress(Exception):  # what broke the run off is what the user has to know
+                    self.save_last_step()
             raise
         finally:
             with suppress(UserError):  # a full disk: what filled it has said so
@@ -259,3 +373,12 @@ class Session:
             metric = self.args.metric_for_best_model
             print(f"No checkpoint has a value of {metric}, so the adapter is that of the last step.")
         return chosen
+
+
+def _way_back(alarm: Alarm, good: Path | None) -> str:
+    """Return a sentence on the weights that are left where an alarm says that the last ones are in doubt, else ""."""
+    if not alarm.destroys:
+        return ""
+    if good is None:
+        return " No checkpoint from before is left: a larger save_total_limit keeps more of them."
+    return f" The last good checkpoint is {good}: load_model(adapter={str(good)!r}) loads its adapter."

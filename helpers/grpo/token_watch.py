@@ -72,5 +72,5 @@ class TokenWatch:
         if step not in self.values:
             self.measure(step)
 
-    def on_log(self, args, state, control, logs: dict, completions: list[dict]) -> None:
+    def on_step_end(self, args, state, control) -> None:
         self.measure(state.global_step)

@@ -3,23 +3,35 @@
 The functions of `helpers.grpo.loop` do the work; read that page first. `Session` keeps what a run leaves on disk.
 """
 
-import hashlib
 import json
 import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
+from peft import PeftModel
 from torch import Tensor
 
 from helpers.grpo.batch import Generation, Group
+from helpers.grpo.callbacks import TrainerControl, TrainerState, tell_callbacks
 from helpers.grpo.checkpoint import one_run_in, saving_to
-from helpers.grpo.checks import check_dataset, check_prompts, check_rewards
+from helpers.grpo.checks import (
+    check_adapter,
+    check_callbacks,
+    check_config,
+    check_dataset,
+    check_device,
+    check_model,
+    check_prompts,
+    check_reward_funcs,
+    check_rewards,
+    dataset_digests,
+)
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.loop import (
     advantages_of,
@@ -31,19 +43,21 @@ from helpers.grpo.loop import (
     update_batch,
 )
 from helpers.grpo.losses import loss_scale
-from helpers.grpo.metrics import completion_records, outcome_metrics, rollout_metrics
+from helpers.grpo.metrics import completion_records, mean_of_rows, outcome_metrics, rollout_metrics
 from helpers.grpo.micro_batching import MicroBatching
 from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
 from helpers.grpo.routers import check_recorded, watch_routers
 from helpers.grpo.scoring import rows_of_completions, score, user_code
 from helpers.grpo.session import Session
+from helpers.grpo.trl_arguments import apply_peft_config, refuse_arguments
 from helpers.grpo.update import UpdateBatch, UpdateRows, UpdateStatistics
 from helpers.model.attention import check_attention
+from helpers.model.files import read_tokenizer
 from helpers.model.gpu_memory import memory_errors_explained
 from helpers.model.identity import base_settings
 from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers, save_adapter
-from helpers.rewards.calling import name_of
+from helpers.rewards.calling import name_of, source_digest
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
 from helpers.runtime import GIB, UserError, interrupts_held, random_seed, whole_folder
@@ -64,32 +78,6 @@ def _gpu_memory() -> dict[str, float]:
     return {"memory/peak_GiB": peak / GIB, "memory/peak_share": peak / total}
 
 
-@dataclass
-class TrainerState:
-    """Where the run is.
-
-    log_history: the metrics of this session's steps. history: those of all steps of the run, earlier sessions included.
-    completions: plain records of the last step's completions, one a completion. phase: what the trainer does now, such
-    as "drawing completions"; empty where it does nothing. progress: how much of the phase is done, and of how much;
-    None where that is not counted.
-    """
-
-    global_step: int = 0
-    max_steps: int = 0
-    log_history: list = field(default_factory=list, repr=False)
-    history: list = field(default_factory=list, repr=False)
-    completions: list = field(default_factory=list, repr=False)
-    phase: str = ""
-    progress: tuple[int, int] | None = None
-
-
-@dataclass
-class TrainerControl:
-    """Requests of callbacks. should_training_stop: end the run, saved, after the step under way."""
-
-    should_training_stop: bool = False
-
-
 @dataclass(frozen=True)
 class TrainStep:
     """One optimizer step, as `GRPOTrainer.steps` yields it.
@@ -108,55 +96,70 @@ class GRPOTrainer:
     """Train the LoRA adapter of a model with Group Relative Policy Optimization.
 
     Args:
-        model: a `PeftModel` from `add_lora`.
+        model: a `PeftModel` from `add_lora`, or a model from `load_model` with a peft_config.
         reward_funcs: functions f(prompts, completions, **columns) -> list[float or None], called
             with keywords as TRL does: also completion_ids, logprobs (the sampler's), finish_reasons, trainer_state,
             log_metric, log_extra.
-        args: `GRPOConfig`.
+        args: `GRPOConfig`; default: `GRPOConfig()`.
         train_dataset: rows with `prompt`; other columns go to the rewards.
-        processing_class: the tokenizer.
-        callbacks: objects that may have these methods: `on_train_begin(args, state, control)`, called first;
-            `on_progress(args, state, control)`, whenever `state.phase` or `state.progress` has changed;
-            `on_log(args, state, control, logs, completions)`, after every step, with its metrics and plain dicts, one
-            a completion; `on_train_end(args, state, control)`, last, however the run ended. `state` is the
-            `TrainerState`, `control` the `TrainerControl`.
+        processing_class: the tokenizer; default: the one in the folder that the model was loaded from.
+        callbacks: objects with some of the methods in `helpers.grpo.callbacks.EVENTS`, such as transformers' callbacks.
+            Each is called as method(args, state, control, **more), with a `TrainerState`, a `TrainerControl`, model,
+            processing_class, optimizer and lr_scheduler. `on_train_begin` comes when a run is resumed or begun, and
+            `on_train_end` last, however it ended; `on_step_begin` and `on_step_end` around a step; `on_evaluate`, also
+            with metrics, and `on_save` after that is done; `on_log` every `logging_steps` steps, also with logs, the
+            metrics, and completions, plain dicts of the last step's. `on_progress` is ours: it comes whenever
+            `state.phase` or `state.progress` has changed.
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
         engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
         eval_dataset: rows like those of train_dataset, held out from it, for `evaluate`.
+        peft_config: a `LoraConfig` of PEFT, by which `add_lora` gives the model its adapter.
+
+    Raises UserError for other arguments of TRL's trainer, with what to do in their place.
     """
 
     def __init__(
         self,
         model,
         reward_funcs: Callable | Sequence[Callable],
-        args: GRPOConfig,
-        train_dataset,
-        processing_class,
+        args: GRPOConfig | None = None,
+        train_dataset=None,
+        processing_class=None,
         callbacks: Sequence | None = None,
         task: Task | None = None,
         engine: RolloutEngine | None = None,
         eval_dataset=None,
+        peft_config=None,
+        **others,
     ):
+        refuse_arguments(others, known=("model", "reward_funcs", "train_dataset", "processing_class", "peft_config"))
+        check_model(model)
+        args = GRPOConfig() if args is None else args
+        check_config(args)
+        if peft_config is not None:
+            model = apply_peft_config(model, peft_config, args.seed)
+        check_adapter(model)
         check_trainable(model)
         check_attention(model)
+        check_device(model, args)
         check_dataset("train_dataset", train_dataset)
         if eval_dataset is not None:
             check_dataset("eval_dataset", eval_dataset)
         elif args.eval_strategy != "no":
             raise UserError(f"eval_strategy='{args.eval_strategy}' needs an eval_dataset: give GRPOTrainer one.")
-        args = args.for_prompts(len(train_dataset))
         self.model = model
-        self.args = args
         self.train_dataset = train_dataset
         self.eval_dataset = eval_dataset
-        self.callbacks = callbacks or []
+        self.callbacks = check_callbacks(callbacks)
         self.task = task
-        self.reward_funcs = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
+        self.reward_funcs = check_reward_funcs(reward_funcs)
         self.reward_names = [name_of(function) for function in self.reward_funcs]
-        if args.reward_weights is None and self._pays_the_tasks_rewards():
-            args = self.args = replace(args, reward_weights=tuple(self.task.reward_weights))
+        self.args = args = self._completed(args)
         check_rewards(self.reward_names, args.reward_weights)
+        if processing_class is None and engine is None:
+            processing_class = _tokenizer_of(model)
+        self.processing_class = processing_class
         self.engine = engine or RolloutEngine(
             model,
             processing_class,
@@ -168,14 +171,14 @@ class GRPOTrainer:
         check_prompts("train_dataset", train_dataset, self.engine, args)
         if eval_dataset is not None:
             check_prompts("eval_dataset", eval_dataset, self.engine, args)
-        self.prompts_digest = hashlib.sha256(json.dumps(train_dataset["prompt"][:]).encode()).hexdigest()[:16]
+        self.dataset_digests = dataset_digests(train_dataset)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizer = make_optimizer(self.weights, args)
         self.scheduler = make_schedule(self.optimizer, args)
         if args.gradient_checkpointing:
             checkpoint_layers(model)
         self.micro_batching = MicroBatching(args, self.weights[0].device)
-        self.state = TrainerState(max_steps=args.max_steps)
+        self.state = self._new_state()
         self.control = TrainerControl()
         #: How the adapter was trained, for `trainer_state.json`; `train_rft` says otherwise.
         self.method = "GRPO"
@@ -183,6 +186,32 @@ class GRPOTrainer:
         self.history = []  # the metrics of the whole run, earlier sessions included
         self.chosen = None  # how the adapter was chosen, where it is not the last step's
         self._is_moving_weights = False  # until the step's records are written
+        self._unlogged = []  # metrics of the steps since the last `on_log`
+
+    def _completed(self, args: GRPOConfig) -> GRPOConfig:
+        """Return the settings with numbers for what follows from the data, the task and the model."""
+        args = args.for_prompts(len(self.train_dataset))
+        if args.reward_weights is None and self._pays_the_tasks_rewards():
+            args = replace(args, reward_weights=tuple(self.task.reward_weights))
+        if args.router_aux_loss_coef is None:
+            args = replace(args, router_aux_loss_coef=self.model.config.router_aux_loss_coef)
+        return args
+
+    def _new_state(self) -> TrainerState:
+        args = self.args
+        return TrainerState(
+            max_steps=args.max_steps,
+            num_train_epochs=self._epochs(args.max_steps),
+            logging_steps=args.logging_steps,
+            eval_steps=args.eval_steps or args.save_steps,
+            save_steps=args.save_steps,
+            train_batch_size=args.per_device_train_batch_size,
+        )
+
+    def _epochs(self, steps: int) -> float:
+        """Return the passes over the prompts that so many optimizer steps make."""
+        groups = self.args.generation_batch_size // self.args.num_generations
+        return steps / self.args.steps_on_a_generation * groups / len(self.train_dataset)
 
     @property
     def last_completions(self) -> list[dict]:
@@ -215,24 +244,33 @@ class GRPOTrainer:
         `train` without the loop: `for step in trainer.steps(): ...` runs the same steps. Leaving the loop ends the run
         with a checkpoint of the last step. resume_from_checkpoint: as for `train`.
         """
-        with one_run_in(self.args.output_dir), memory_errors_explained(), self._told_to_callbacks():
+        with one_run_in(self.args.output_dir), memory_errors_explained():
             session = self._start_session(resume_from_checkpoint)
             deadline = time.monotonic() + 60 * (self.args.max_minutes or math.inf)
-            is_done = self.state.global_step >= self.args.max_steps
-            with session.saved_at_the_end(lambda: not self._is_moving_weights):
+            with self._told_to_callbacks(), session.saved_at_the_end(lambda: not self._is_moving_weights):
                 # an interrupt may have come before it was, when the checkpoint was written without its metrics
                 if self._evaluate_if_due() and self.args.metric_for_best_model:
                     session.save()
-                while not is_done:
+                while not (self._is_at_the_end or self.control.should_training_stop):
                     yield self._train_step()
-                    is_last = self.state.global_step >= self.args.max_steps
-                    is_done = is_last or time.monotonic() > deadline or self.control.should_training_stop
+                    if time.monotonic() > deadline:
+                        break
             self.chosen = session.load_best()
+
+    @property
+    def _is_at_the_end(self) -> bool:
+        return self.state.global_step >= self.args.max_steps
 
     def _start_session(self, resume_from_checkpoint: bool | str | Path | None) -> Session:
         """Resume a run or begin one, whose first checkpoint is written before the first step."""
         self.session = Session(
-            self.args, self.model, self.optimizer, self.scheduler, self.settings(), self.reward_names
+            self.args,
+            self.model,
+            self.optimizer,
+            self.scheduler,
+            self.settings(),
+            self.reward_names,
+            self.numerics(),
         )
         is_resumed = self.session.resume(resume_from_checkpoint)
         self.state.global_step = self.session.step
@@ -247,12 +285,18 @@ class GRPOTrainer:
         self.history = self.session.history
         self.state.history = self.history
         self.state.completions = self.session.read_last_completions()
+        self.state.epoch = self._epochs(self.state.global_step)
+        for evaluation in self.session.evaluations:
+            self._note_best(evaluation, evaluation["step"])
         self._is_moving_weights = False
+        self._unlogged = []
         return self.session
 
     def _train_step(self) -> TrainStep:
         """One optimizer step: its generation, unless an earlier step has drawn it, its gradient, and its records."""
         session = self.session
+        self.control.begin_step()
+        self._tell_callbacks("on_step_begin")
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         started = time.monotonic()
@@ -273,27 +317,52 @@ class GRPOTrainer:
             records = completion_records(generation, self.reward_names, self.args.reward_weights)
             alarms = session.note_step(logs, generation, records if is_first else [])
             self.state.completions = records
+            self.state.epoch = self._epochs(self.state.global_step)
             self._is_moving_weights = False
+        self._tell_callbacks("on_step_end")
         logs = logs | self._evaluate_if_due()
-        self._note_phase("saving")
-        session.save_if_due()
-        self._report(logs)
+        self._save_if_due()
+        self._log_if_due(logs)
         session.stop_for(alarms)
         return TrainStep(self.state.global_step, generation, logs, records)
 
     def _evaluate_if_due(self) -> dict[str, float]:
-        """Evaluate after a step for which that is due and not done; return the metrics, or {}."""
-        if not self.session.is_evaluation_due:
+        """Evaluate after a step for which that is due and not done, or asked for; return the metrics, or {}."""
+        is_asked = self.control.should_evaluate and self.eval_dataset is not None
+        if not (is_asked or self.session.is_evaluation_due):
             return {}
         metrics = self.evaluate()
         self.session.note_evaluation(metrics)
+        self._tell_callbacks("on_evaluate", metrics=dict(metrics))
+        self._note_best(metrics, self.state.global_step)
         return metrics
 
-    def _report(self, logs: dict) -> None:
-        """Show a step to the callbacks."""
-        self.state.log_history.append(logs)
+    def _note_best(self, metrics: dict, step: int) -> None:
+        """Tell the state of an evaluation of the weights after `step`."""
+        self.state.note_evaluation(metrics, step, self.args.metric_for_best_model, self.args.greater_is_better)
+
+    def _save_if_due(self) -> None:
+        """Write a checkpoint after a step for which that is due or asked for, and after the last one."""
+        args = self.args
+        is_due = args.is_save_due(self.state.global_step, len(self.train_dataset))
+        is_last = self._is_at_the_end and args.save_strategy != "no"
+        if not (is_due or is_last or self.control.should_save):
+            return
+        self._note_phase("saving")
+        self.session.save_if_due(True)
+        self._tell_callbacks("on_save")
+
+    def _log_if_due(self, logs: dict) -> None:
+        """Show the callbacks the means over the steps since they were shown any, every `logging_steps` steps."""
+        self._unlogged.append(logs)
         self.state.phase = ""
-        self._tell_callbacks("on_log", logs=logs, completions=self.last_completions)
+        is_due = self.state.global_step % self.args.logging_steps == 0
+        if not (is_due or self._is_at_the_end or self.control.should_log):
+            return
+        shown = mean_of_rows(self._unlogged)
+        self._unlogged = []
+        self.state.log_history.append(shown)
+        self._tell_callbacks("on_log", logs=dict(shown), completions=self.last_completions)
 
     @contextmanager
     def _told_to_callbacks(self) -> Iterator[None]:
@@ -315,9 +384,16 @@ class GRPOTrainer:
 
     def _tell_callbacks(self, event: str, **more) -> None:
         """Call the method of that name of each callback that has one."""
-        for callback in self.callbacks:
-            if hasattr(callback, event):
-                getattr(callback, event)(self.args, self.state, self.control, **more)
+        keywords = {
+            "model": self.model,
+            "processing_class": self.processing_class,
+            "optimizer": self.optimizer,
+            "lr_scheduler": self.scheduler,
+            "train_dataloader": None,
+            "eval_dataloader": None,
+            **more,
+        }
+        self.control = tell_callbacks(self.callbacks, event, self.args, self.state, self.control, **keywords)
 
     def evaluate(self) -> dict[str, float]:
         """Draw and judge completions of eval_dataset; return the metrics with "eval_" before their names.
@@ -359,7 +435,13 @@ class GRPOTrainer:
         started = time.monotonic()
         rows = prompts_of_step(self.train_dataset, step, args)
         seed = random_seed("training", args.seed, step)
-        groups = self._draw(rows["prompt"], args.num_generations, seed)
+        session = self.session
+        is_next_step = session is not None and session.step == step
+        groups = session.drawn_groups() if is_next_step else None
+        if groups is None:
+            groups = self._draw(rows["prompt"], args.num_generations, seed)
+            if is_next_step:
+                session.note_draws(groups)  # a reward that fails must not cost them
         generated = time.monotonic()
         generation = self.judge(rows, groups)
         generation.advantages = advantages_of(generation, args)
@@ -418,7 +500,7 @@ class GRPOTrainer:
 
     def _observe(self, generation: Generation) -> dict:
         """Return what the task's grades and the monitor say of a generation."""
-        texts = [completion.text for completion in generation.completions]
+        texts = [completion.thinking + completion.text for completion in generation.completions]
         first_copies = [row.get("monitor/duplicate_ratio") or 0.0 for row in self.history[:FIRST_STEPS]]
         if self.task is None:
             return watch(texts, first_copies=first_copies)
@@ -522,7 +604,8 @@ class GRPOTrainer:
                 statistics.add(aux_loss=aux_loss.detach())
                 loss = loss + scale * args.router_aux_loss_coef * aux_loss
             loss.backward()
-        statistics.add_micro_batch(found, rows.sampler_BT, scale)
+        policy_drew = rows.old_BT is None and not args.mask_truncated_completions
+        statistics.add_micro_batch(found, rows.sampler_BT, scale, policy_drew)
         routers.note_flips(rows, statistics)
         return found.logprobs.detach()
 
@@ -555,10 +638,28 @@ class GRPOTrainer:
             **self.args.settings_of_the_run(),
             "lora_r": lora.r,
             "lora_alpha": lora.lora_alpha,
-            "prompts": self.prompts_digest,
+            **self.dataset_digests,
             **base_settings(self.model, self.args.output_dir),
             **(self.task.settings() if self.task else {}),
             "optimizer": type(self.optimizer).__name__,
             "reward_funcs": self.reward_names,
         }
         return json.loads(json.dumps(settings))
+
+    def numerics(self) -> dict:
+        """Return what a resumed run may have otherwise than the one that wrote the checkpoint, and is told of."""
+        functions = zip(self.reward_names, self.reward_funcs, strict=True)
+        return {
+            "threads": torch.get_num_threads(),
+            "micro_batch": self.args.per_device_train_batch_size,
+            "rewards": {name: source_digest(function) for name, function in functions},
+        }
+
+
+def _tokenizer_of(model: PeftModel):
+    """Return the tokenizer in the folder that a model was loaded from."""
+    folder = getattr(model.get_base_model(), "loaded_from", None)
+    if folder is None:
+        raise UserError("processing_class is missing: pass the tokenizer that load_model returned.")
+    tokenizer, _ = read_tokenizer(folder)
+    return tokenizer

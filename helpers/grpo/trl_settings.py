@@ -11,13 +11,14 @@ from typing import Any
 
 from helpers.runtime import UserError, check_whole, did_you_mean
 
-#: Settings of TRL that have another name here.
+#: Settings of TRL, or of older versions of it or transformers, that have another name here.
 RENAMED = {
     "activation_checkpointing": "gradient_checkpointing",
     "vllm_importance_sampling_correction": "importance_sampling_correction",
     "vllm_importance_sampling_mode": "importance_sampling_mode",
     "vllm_importance_sampling_clip_max": "importance_sampling_clip_max",
     "vllm_importance_sampling_clip_min": "importance_sampling_clip_min",
+    "no_cuda": "use_cpu",
 }
 
 #: Settings of Unsloth, OpenSloth and OpenRLHF, and short names, that have another name here.
@@ -105,8 +106,6 @@ NEUTRAL = {
     "bf16": ((None, False), "load_model decides the dtype, by the profile"),
     "fp16": ((None, False), "load_model decides the dtype, by the profile"),
     "tf32": ((None, False), "the trainer does not switch TF32 on"),
-    "use_cpu": ((False,), "the profile decides the device"),
-    "no_cuda": ((False,), "the profile decides the device"),
     "use_liger_kernel": ((False,), "the project brings its own kernels"),
     "use_liger_loss": ((False, None), "the project brings its own kernels"),
     "liger_kernel_config": ((None,), "the project brings its own kernels"),
@@ -142,7 +141,7 @@ NEUTRAL = {
     # logs, evaluation, checkpoints
     "method": (("grpo",), "this trainer has no other method"),
     "training_type": (("grpo",), "this trainer has no other method"),
-    "logging_strategy": (("steps",), "every step is logged"),
+    "logging_strategy": (("steps",), "every step is written to metrics.jsonl"),
     "report_to": (
         ("none", None, [], ["none"], "tensorboard", ["tensorboard"]),
         "metrics go to metrics.jsonl, to TensorBoard's files where it is installed, and to callbacks",
@@ -158,7 +157,6 @@ NEUTRAL = {
     "eval_on_start": ((False,), "evaluations follow eval_strategy and eval_steps"),
     "eval_temperature": ((1.0, None), "evaluations during training draw as the training does"),
     "do_predict": ((False,), "evaluations follow eval_strategy and eval_steps"),
-    "save_strategy": (("steps",), "checkpoints are written every save_steps steps"),
     "save_only_model": ((False,), "a checkpoint holds all that a run needs to go on"),
     "enable_jit_checkpoint": ((False,), "checkpoints are written between steps"),
     "overwrite_output_dir": ((False,), "a run never overwrites another"),
@@ -216,7 +214,7 @@ WITHOUT_EFFECT = {
         "include_for_metrics": None, "batch_eval_metrics": False, "bf16_full_eval": False, "fp16_full_eval": False,
     },
     "evaluations follow eval_strategy and eval_steps": {"eval_interval": None},
-    "every step is logged": {"logging_steps": 1, "logging_first_step": False},
+    "every step is written to metrics.jsonl": {"logging_first_step": False},
     "the completions of every generation are written to files": {
         "print_sample_every": None, "num_completions_to_print": None, "log_unique_prompts": False,
         "wandb_log_unique_prompts": None, "log_multimodal": True,

@@ -137,10 +137,16 @@ class UpdateStatistics:
         self.largest[name] = torch.maximum(self.largest.get(name, largest), largest)
         self.smallest[name] = torch.minimum(self.smallest.get(name, smallest), smallest)
 
-    def add_micro_batch(self, found: MicroBatchLoss, sampler_BT: Tensor, scale: float) -> None:
-        """Take in a micro-batch. scale: that of its loss."""
+    def add_micro_batch(self, found: MicroBatchLoss, sampler_BT: Tensor, scale: float, policy_drew: bool) -> None:
+        """Take in a micro-batch.
+
+        scale: that of its loss. policy_drew: whether the policy as it is now drew it, and every token that was drawn
+        counts; a choice among the completions would make their tokens look more or less likely than they are.
+        """
         self.add_loss(found.policy, found.entropy.detach(), found.is_counted, scale)
         self.add_sampler(found.old, sampler_BT, found.is_counted)
+        if policy_drew:
+            self.add_draws(found.logprobs.detach(), found.entropy.detach(), found.is_counted)
         if found.correction:
             self.add_correction(found.correction, found.is_counted)
 
@@ -167,10 +173,28 @@ class UpdateStatistics:
             self.add(kl=found.kl.masked_fill(~is_counted_BT, 0.0).sum())
 
     def add_sampler(self, old_BT: Tensor, sampler_BT: Tensor, is_counted_BT: Tensor) -> None:
-        """Take in by how much the sampler and the trainer differ on the policy that drew."""
-        difference_BT = (old_BT - sampler_BT).abs().masked_fill(~is_counted_BT, 0.0)
-        self.add(difference=difference_BT.sum())
+        """Take in by how much the sampler and the trainer differ on the policy that drew.
+
+        The ratios of tokens are those that no importance sampling has bounded.
+        """
+        log_ratio_BT = (old_BT - sampler_BT).masked_fill(~is_counted_BT, 0.0)
+        difference_BT = log_ratio_BT.abs()
+        raw_ratio_BT = log_ratio_BT.double().exp().masked_fill(~is_counted_BT, 0.0)
+        self.add(
+            difference=difference_BT.sum(),
+            raw_ratios=raw_ratio_BT.sum(),
+            raw_ratio_squares=raw_ratio_BT.square().sum(),
+        )
         self.note_extremes("difference", difference_BT, is_counted_BT)
+
+    def add_draws(self, logprobs_BT: Tensor, entropy_BT: Tensor, is_counted_BT: Tensor) -> None:
+        """Take in by how much the tokens surprise the policy that is said to have drawn them.
+
+        The expected -log pi of a token that pi draws is the entropy of pi. So the difference is 0 on average, whatever
+        the prompt, and each token's is uncorrelated with those before it.
+        """
+        surprise_BT = (-logprobs_BT - entropy_BT).double().masked_fill(~is_counted_BT, 0.0)
+        self.add(surprise=surprise_BT.sum(), surprise_squares=surprise_BT.square().sum())
 
     def add_correction(self, correction: Correction, is_counted_BT: Tensor) -> None:
         """Take in importance weights, and how many of the ratios were within the bounds."""
@@ -229,6 +253,13 @@ class UpdateStatistics:
         }
         if has_tokens:
             found["clip_ratio/region_mean"] = found["clip_ratio/low_mean"] + found["clip_ratio/high_mean"]
+        raw_squares = read["sum raw_ratio_squares"] * read["sum tokens"]
+        if raw_squares:
+            found["sampling/raw_effective_sample_size"] = read["sum raw_ratios"] ** 2 / raw_squares
+        if "sum surprise" in read:
+            found["sampling/surprise"] = mean("surprise", "tokens")
+            spread = read["sum surprise_squares"] ** 0.5
+            found["sampling/surprise_z"] = read["sum surprise"] / spread if spread else None
         if "sum kl" in read:
             found["kl"] = mean("kl", "tokens")
         if "sum corrections" in read:

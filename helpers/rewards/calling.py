@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import hashlib
 import inspect
 import math
 import threading
@@ -17,11 +18,14 @@ from helpers.runtime import UserError, first_line, is_finite_number
 def reward_arguments(rows: Sequence[Mapping], completions: Sequence[Completion]) -> dict[str, list]:
     """Return the arguments of a reward function that rows of a data set and their completions make.
 
-    The names are TRL's, which passes the column `prompt` as `prompts`, and ours. rows: one a completion.
+    The names are TRL's, which passes the column `prompt` as `prompts`, and ours. rows: one a completion. As in TRL a
+    completion is a list of messages where the prompt is one, and the text of the final channel where the prompt is a
+    text.
     """
+    pairs = list(zip(rows, completions, strict=True))
     columns = {"prompts" if name == "prompt" else name: [row[name] for row in rows] for name in rows[0]}
     return {
-        "completions": [completion.message for completion in completions],
+        "completions": [one.text if isinstance(row["prompt"], str) else one.message for row, one in pairs],
         "completion_ids": [list(completion.token_ids) for completion in completions],
         "logprobs": [list(completion.logprobs) for completion in completions],
         "finish_reasons": [completion.finish_reason for completion in completions],
@@ -49,6 +53,22 @@ def name_of(function: Callable) -> str:
     """Return the name of a reward in logs and messages, which is TRL's: a partial is called as its function."""
     function = behind_partials(function)
     return getattr(function, "__name__", type(function).__name__)
+
+
+def source_digest(function: Callable) -> str:
+    """Return a short digest of the source of a reward; of an object that can be called, of its class.
+
+    Where the source is not to be had, as in `exec`, it is that of the compiled code, and else of the name.
+    """
+    function = inspect.unwrap(behind_partials(function))
+    if not inspect.isroutine(function):
+        function = type(function)
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        text = repr((code.co_code, code.co_consts, code.co_names)) if code else name_of(function)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def call_reward(function: Callable, *arguments, **keywords):
@@ -148,13 +168,19 @@ def reward_values(name: str, returned: object, count: int, then: str = "") -> li
 
 def _reward_value(name: str, value: object, then: str) -> float | None:
     number = scalar(value)
-    if number is None or (isinstance(number, float) and math.isnan(number)):
+    if number is None or is_nan(value):
         return None
     if is_finite_number(number):
         return float(number)
     raise UserError(
         f"Reward '{name}' returned {shown(value)}: return a finite number, or None for not applicable{then}."
     )
+
+
+def is_nan(value: object) -> bool:
+    """Tell whether one value that a reward returned is NaN."""
+    number = scalar(value)
+    return isinstance(number, float) and math.isnan(number)
 
 
 def describe_failure(what: str, error: Exception) -> str:

@@ -335,8 +335,21 @@ def test_signs_of_hacking_are_shown(bundles, capsys):
     view.prints = True
     note_step(view, state_at(1, history=[metrics]))
     for shown in (*bundles[0].values(), capsys.readouterr().out):
-        assert "watch: 2 of 8 are faster than they can be" in shown and "\x1b" not in shown
+        assert "watch, step 1: 2 of 8 are faster than they can be" in shown and "\x1b" not in shown
     assert "<script" not in bundles[0]["text/html"] and "watch" not in page.line(state_at(1))
+
+
+def test_a_sign_of_an_earlier_step_is_still_shown(bundles, capsys):
+    """Each is given once. Whoever looks a minute later must see it, and where steps are printed it must be printed."""
+    view = LiveView(every=5)
+    view.prints = True
+    history = [logs(), logs(), logs(**{"monitor/signs": ["Entropy rises"]})]
+    for count in (1, 2, 3):
+        note_step(view, state_at(count, history=history[:count]))
+    assert "Entropy rises" in capsys.readouterr().out
+    note_step(view, state_at(4, history=[*history, logs()]))
+    assert all("Entropy rises" in shown for shown in bundles[-1].values())
+    assert "Entropy rises" not in capsys.readouterr().out
 
 
 def test_long_texts_say_what_is_left_out():
@@ -463,7 +476,7 @@ def test_the_curves_of_a_resumed_run_have_all_of_its_steps(tmp_path, prompts, bu
     resumed = trainer_in(tmp_path, prompts, callbacks=[LiveView()])
     resumed.train(resume_from_checkpoint=True)
     pages = [bundle["text/html"] for bundle in bundles if "<polyline" in bundle["text/html"]]
-    assert {len(points(shown, "reward")) for shown in pages} == {2, 3} and "curves from step 1;" in pages[-1]
+    assert {len(points(shown, "reward")) for shown in pages} == {1, 2, 3} and "curves from step 1;" in pages[-1]
     rewards = [row["reward"] for row in read_metrics(tmp_path / "metrics.jsonl")]
     lowest_point = max(range(3), key=lambda place: points(pages[-1], "reward")[place][1])  # y grows downwards
     assert lowest_point == rewards.index(min(rewards)), "the points are not those of the run's steps"

@@ -6,14 +6,10 @@ import pytest
 
 from helpers import UserError, read_metrics
 from helpers.evaluation import selection_warning, trained_on
+from helpers.grpo.backup import back_up, restore_backup
 from helpers.grpo.best import best_first, choice_of
-from helpers.grpo.checkpoint import (
-    back_up,
-    checkpoint_folders,
-    drop_old_checkpoints,
-    load_best,
-    restore_backup,
-)
+from helpers.grpo.checkpoint import load_best
+from helpers.grpo.folders import checkpoint_folders, drop_old_checkpoints
 from tests.grpo.small import adapter, same, toy_reward, trainer_in
 
 
@@ -51,6 +47,39 @@ def test_the_best_is_never_dropped(tmp_path):
     drop_old_checkpoints(tmp_path, keep=2)
     assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]
     assert choice_of(checkpoint_folders(tmp_path))["checkpoints"] == 4
+
+
+@pytest.mark.parametrize(("good_step", "kept"), [(None, [3, 4]), (2, [2, 3, 4]), (3, [3, 4]), (9, [3, 4])])
+def test_the_last_good_checkpoint_is_not_dropped(tmp_path, good_step, kept):
+    """While an alarm builds up, the two newest are the ones in doubt."""
+    write_states(tmp_path, [None] * 5)
+    drop_old_checkpoints(tmp_path, 2, good_step)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == [f"checkpoint-{step}" for step in kept]
+
+
+def test_of_steps_without_a_checkpoint_the_one_before_is_the_last_good(tmp_path):
+    """With rare checkpoints the last good step has none of its own."""
+    for step in (0, 10, 20, 30):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    drop_old_checkpoints(tmp_path, 1, good_step=17)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-10", "checkpoint-30"]
+
+
+def test_a_run_keeps_the_checkpoint_before_an_alarm_began(tmp_path, prompts, monkeypatch):
+    """The advice to go back to it was of no use: it was dropped before the alarm stopped the run."""
+    doubts = "helpers.grpo.session.last_good_step"
+    monkeypatch.setattr(doubts, lambda history: 1 if len(history) >= 3 else None)
+    settings = {"save_total_limit": 2, "backup_dir": str(tmp_path / "backup")}
+    trainer = trainer_in(tmp_path / "run", prompts, max_steps=4, **settings)
+    trainer.train()
+    assert trainer.session.last_good_checkpoint() == tmp_path / "run" / "checkpoint-1"
+    resumed = trainer_in(tmp_path / "run", prompts, max_steps=5, **settings)
+    resumed.train(resume_from_checkpoint=True)
+    names = ["checkpoint-1", "checkpoint-4", "checkpoint-5"]
+    for parent in (tmp_path / "run", tmp_path / "backup"):
+        assert [folder.name for folder in checkpoint_folders(parent)] == names
+    monkeypatch.setattr(doubts, lambda history: None)
+    assert resumed.session.last_good_checkpoint() is None
 
 
 def test_states_that_cannot_be_read_are_no_candidates(tmp_path):

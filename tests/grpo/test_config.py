@@ -1,5 +1,6 @@
 import copy
 import inspect
+import math
 import pickle
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from dataclasses import MISSING, fields, replace
 from functools import partial
 
 import pytest
-from transformers import TrainingArguments
+from transformers import DefaultFlowCallback, EarlyStoppingCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.utils.notebook import NotebookProgressCallback
 
 from helpers import GRPOConfig, UserError
 from helpers.grpo.config import translate_settings
 from helpers.grpo.recipes import recipe
 from helpers.grpo.trl_settings import ALIASES, NEUTRAL, OTHER_NAMES, RENAMED, WITHOUT_EFFECT, known_names
 from helpers.profiles import PROFILES
+from helpers.run.settings import RunSettings
 from helpers.runtime import ROOT
 
 #: What TRL 1.16's GRPOConfig adds to transformers' TrainingArguments or sets anew, with its defaults.
@@ -51,8 +54,6 @@ OTHER_DEFAULTS = {
     "max_steps", "num_train_epochs", "save_steps", "save_total_limit", "logging_steps", "optim", "router_aux_loss_coef",
     "importance_sampling_mode",
 }  # fmt: skip
-#: TRL's default that a script can only leave out: its None takes a coefficient that drowns the policy gradient.
-ONLY_LEFT_OUT = {"router_aux_loss_coef"}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,21 @@ ONLY_LEFT_OUT = {"router_aux_loss_coef"}
         ({"lr_scheduler_type": "linear", "warmup_steps": 101}, "warmup_steps=101 is more than max_steps=100"),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "needs its floor"),
         ({"steps_per_generation": 3, "gradient_accumulation_steps": 2}, "must be a multiple of gradient_accumulation"),
-        ({"warmup_steps": 0.1}, "warmup_steps must be a whole number from 0 on; got 0.1"),
+        ({"warmup_steps": -1}, "warmup_steps must be a number from 0 on; got -1"),
+        ({"warmup_steps": 0.1}, "'constant' has no warm-up"),
+        ({"logging_steps": 0}, "logging_steps must be a whole number from 1 on; got 0"),
+        ({"save_strategy": "epochs"}, r"got 'epochs' \(did you mean 'epoch'\?\)"),
+        (
+            {"save_strategy": "no", "metric_for_best_model": "reward"},
+            "metric_for_best_model='reward' needs save_strategy='steps', as the best checkpoint is one of those that "
+            "save_steps makes.$",
+        ),
+        (
+            {"save_strategy": "epoch", "metric_for_best_model": "eval_reward", "eval_strategy": "steps"},
+            "metric_for_best_model='eval_reward' needs save_strategy='steps'",
+        ),
+        ({"use_cpu": "yes"}, "use_cpu must be True or False; got 'yes'"),
+        ({"router_aux_loss_coef": -1}, "router_aux_loss_coef must be a number from 0 on; got -1"),
         ({"temperature": 0}, "temperature must be a number above 0; got 0"),
     ],
 )
@@ -153,7 +168,7 @@ def test_defaults_are_those_of_trl_where_the_class_does_not_say_otherwise():
     own = GRPOConfig("out").to_dict()
     theirs = {RENAMED.get(name, name): value for name, value in trl_defaults().items()}
     different = {name for name, value in own.items() if name in theirs and value != theirs[name]}
-    assert different | {"logging_steps"} == OTHER_DEFAULTS, "logging_steps is no setting here"
+    assert different == OTHER_DEFAULTS
     assert all(name in GRPOConfig.__doc__ for name in OTHER_DEFAULTS | {"router_aux_loss_coef", "bf16"})
     assert own.keys() - theirs.keys() == {
         "output_dir", "max_prompt_length", "max_minutes", "reward_timeout", "router_replay", "backup_dir",
@@ -177,9 +192,7 @@ def test_settings_of_vllm_that_this_engine_has_too_are_taken_over():
     assert config.importance_sampling_clip_max == 1.5
 
 
-@pytest.mark.parametrize(
-    "name", sorted(trl_defaults().keys() - OTHER_DEFAULTS - ONLY_LEFT_OUT - {"vllm_importance_sampling_mode"})
-)
+@pytest.mark.parametrize("name", sorted(trl_defaults().keys() - OTHER_DEFAULTS - {"vllm_importance_sampling_mode"}))
 def test_trl_defaults_are_accepted(name):
     """Scripts write defaults down: `beta=0.0` once ended in a bare TypeError."""
     value = trl_defaults()[name]
@@ -227,6 +240,21 @@ def test_neutral_values_change_nothing_and_others_are_one_sentence(name):
             "help(GRPOConfig) lists those it has.",
         ),
         ({"zzz": 1}, "GRPOConfig has no setting 'zzz': help(GRPOConfig) lists those it has."),
+        (
+            {"loss_type": "luspo"},
+            "loss_type must be one of grpo, bnpo, dapo, dr_grpo, cispo, sapo; got 'luspo', which TRL has and this "
+            "version does not offer.",
+        ),
+        (
+            {"loss_type": "vespo"},
+            "loss_type must be one of grpo, bnpo, dapo, dr_grpo, cispo, sapo; got 'vespo', which TRL has and this "
+            "version does not offer.",
+        ),
+        (
+            {"save_strategy": "best"},
+            "save_strategy must be one of steps, epoch, no; got 'best': metric_for_best_model keeps the best "
+            "checkpoint.",
+        ),
     ],
 )
 def test_refusals_in_full(settings, sentence):
@@ -292,7 +320,8 @@ def test_the_guides_own_line_is_taken():
 
 
 #: Two values of settings that a number of their type does not fit.
-EXAMPLES = {"gradient_checkpointing": (True, False), "warmup_ratio": (0.25, 0.5), "epsilon": (0.25, 0.5),
+EXAMPLES = {"gradient_checkpointing": (True, False), "use_cpu": (True, False),
+            "warmup_ratio": (0.25, 0.5), "epsilon": (0.25, 0.5),
             "importance_sampling_correction": (True, False), "num_generations": (4, 8),
             "importance_sampling_mode": ("token_mask", "sequence_mask"), "num_generations_eval": (4, 8),
             "importance_sampling_clip_min": (0.5, 1), "importance_sampling_clip_max": (2, 4)}  # fmt: skip
@@ -330,7 +359,10 @@ def test_spellings_of_unsloth():
 @pytest.mark.parametrize(
     ("settings", "sentences"),
     [
-        ({"logging_steps": 5}, ["logging_steps=5 has no effect here: every step is logged."]),
+        (
+            {"logging_first_step": True},
+            ["logging_first_step=True has no effect here: every step is written to metrics.jsonl."],
+        ),
         (
             {"gpus": "0,1", "beta": 0.1, "max_seq_length": 768, "report_to": "none"},
             [
@@ -359,7 +391,7 @@ def test_nothing_is_said_of_trls_defaults():
     defaults = trl_defaults()
     for names in WITHOUT_EFFECT.values():
         for name, value in names.items():
-            assert name == "logging_steps" or defaults.get(name, value) == value, name
+            assert defaults.get(name, value) == value, name
 
 
 def test_settings_are_translated_without_a_run():
@@ -413,7 +445,7 @@ def test_epochs_in_steps(epochs, prompts, batches, steps):
     if "steps_per_generation" in batches:
         batches = batches | {"gradient_accumulation_steps": 8, "per_device_train_batch_size": 1}
     config = GRPOConfig("out", num_train_epochs=epochs, warmup_ratio=0.1, **batches).for_prompts(prompts)
-    assert config.max_steps == steps and config.warmup_count == round(0.1 * steps)
+    assert config.max_steps == steps and config.warmup_count == math.ceil(0.1 * steps)
     assert config.for_prompts(10**6) == config, "it is settled"
 
 
@@ -482,7 +514,7 @@ MAY_DIFFER = {
     "output_dir", "max_minutes", "save_steps", "save_total_limit", "reward_timeout", "gradient_checkpointing",
     "max_prompt_length", "gradient_accumulation_steps", "steps_per_generation", "backup_dir", "metric_for_best_model",
     "greater_is_better", "load_best_model_at_end", "eval_strategy", "eval_steps", "num_generations_eval",
-    "no_signal_steps", "optim", "num_train_epochs",
+    "no_signal_steps", "optim", "num_train_epochs", "logging_steps", "save_strategy", "use_cpu",
 }  # fmt: skip
 
 
@@ -515,8 +547,129 @@ def test_it_is_an_ordinary_frozen_dataclass():
     assert replace(config, max_steps=6) == GRPOConfig("out", max_steps=6)
     with pytest.raises(UserError, match="max_steps must be a whole number"):
         replace(config, max_steps=0)
-    with pytest.raises(AttributeError):
-        config.max_steps = 6
+    assert copy.copy(config) == config
+
+
+@pytest.mark.parametrize("settings", [GRPOConfig("out"), PROFILES["tiny"], RunSettings()])
+def test_an_assignment_says_what_to_do_instead(settings):
+    """TRL's config can be assigned to, and a bare FrozenInstanceError names no way on."""
+    with pytest.raises(UserError) as raised:
+        settings.learning_rate = 1
+    assert str(raised.value) == (
+        f"{type(settings).__name__} cannot be changed after it is made: make another, "
+        "dataclasses.replace(config, learning_rate=...)."
+    )
+
+
+@pytest.mark.parametrize("max_steps", [2, 10, 100, 600, 1000])
+@pytest.mark.parametrize("warmup", [0, 0.03, 0.07, 0.29, 0.5, 0.99, 1, 1.0, 2, 2.5])
+def test_the_warm_up_has_the_steps_that_transformers_gives_it(tmp_path, warmup, max_steps):
+    """A share was refused, or rounded to the nearest number. In binary fractions 0.07 of 100 steps are 8."""
+    theirs = TrainingArguments(str(tmp_path), warmup_steps=warmup).get_warmup_steps(max_steps)
+    assert GRPOConfig("out", max_steps=max_steps, warmup_steps=warmup).warmup_count == theirs
+    if warmup < 1:
+        assert GRPOConfig("out", max_steps=max_steps, warmup_ratio=warmup).warmup_count == theirs
+
+
+def test_a_warm_up_by_share_of_a_run_whose_length_follows_from_the_prompts():
+    """There is no number of steps yet when the settings are checked."""
+    config = GRPOConfig("out", num_train_epochs=1, warmup_steps=0.07)
+    assert config.for_prompts(100).warmup_count == 8
+
+
+def steps_that_save(config, prompts, steps):
+    """Return the steps of a run, counted from 1, after which a checkpoint is due."""
+    return [step for step in range(1, steps + 1) if config.is_save_due(step, prompts)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "prompts", "saved"),
+    [
+        ({"save_steps": 5}, 3, [5, 10]),
+        ({"save_strategy": "steps"}, 3, list(range(1, 13))),
+        ({"save_strategy": "no"}, 1, []),
+        ({"save_strategy": "epoch"}, 4, [4, 8, 12]),  # a prompt a step
+        ({"save_strategy": "epoch", "per_device_train_batch_size": 16}, 5, [3, 5, 8, 10]),  # two prompts a step
+        ({"save_strategy": "epoch", "per_device_train_batch_size": 16}, 1, list(range(1, 13))),  # two passes a step
+        ({"save_strategy": "epoch", "num_iterations": 3}, 2, [6, 12]),  # a prompt a generation of three steps
+        ({"save_strategy": "epoch", "steps_per_generation": 2, "num_iterations": 2}, 3, [8, 12]),
+        ({"save_strategy": "epoch", "save_steps": 1}, 100, []),
+    ],
+)
+def test_when_a_checkpoint_is_due(settings, prompts, saved):
+    """A pass may end within a generation, and its checkpoint is due once, after all steps on that generation."""
+    assert steps_that_save(GRPOConfig("out", **settings), prompts, steps=12) == saved
+
+
+def test_an_epoch_is_saved_where_the_run_of_one_epoch_ends():
+    """Both count whole generations: with another rounding the last pass would go unsaved, or be cut short."""
+    batches = {"per_device_train_batch_size": 24, "num_iterations": 2}
+    config = GRPOConfig("out", num_train_epochs=3, max_steps=-1, save_strategy="epoch", **batches).for_prompts(10)
+    assert steps_that_save(config, prompts=10, steps=config.max_steps) == [8, 14, 20]
+    assert config.max_steps == 20
+
+
+def test_the_models_own_coefficient_can_be_asked_for():
+    """TRL's None was refused, and a profile would take it for a setting that was left out."""
+    for make in (GRPOConfig, partial(GRPOConfig.for_profile, PROFILES["tiny"])):
+        assert make("out", router_aux_loss_coef=None).router_aux_loss_coef is None
+        assert make("out").router_aux_loss_coef == 0
+        assert make("out", router_aux_loss_coef=0.5).router_aux_loss_coef == 0.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "resolved"),
+    [(None, None, None), ("reward", None, True), ("eval_loss", None, False), ("reward", False, False)],
+)
+def test_whether_more_is_better_is_resolved(metric, given, resolved):
+    """EarlyStoppingCallback takes None for False, and stopped a run whose reward rose."""
+    evaluation = {"eval_strategy": "steps"} if metric else {}
+    config = GRPOConfig("out", metric_for_best_model=metric, greater_is_better=given, **evaluation)
+    assert config.greater_is_better is resolved
+    assert replace(config, seed=1).greater_is_better is resolved
+
+
+def test_callbacks_of_transformers_read_what_they_need():
+    """The default flow stopped with an AttributeError about logging_first_step."""
+    args = GRPOConfig("out", max_steps=4, eval_strategy="steps", eval_steps=2, save_steps=2, logging_steps=2)
+    state = TrainerState(max_steps=4, num_train_epochs=1)
+    state.compute_steps(args, args.max_steps)
+    flow = DefaultFlowCallback()
+    asked = []
+    for step in range(1, 5):
+        state.global_step = step
+        control = flow.on_step_end(args, state, TrainerControl())
+        asked.append((control.should_log, control.should_evaluate, control.should_save))
+    flow.on_epoch_end(args, state, TrainerControl())
+    assert asked == [(False,) * 3, (True,) * 3] * 2
+
+
+@pytest.mark.parametrize("strategy", ["no", "steps"])
+def test_the_table_of_transformers_tells_whether_there_are_evaluations(strategy):
+    """Our texts must compare as its enumeration does, or a run would have a column too few or too many."""
+    shown = NotebookProgressCallback()
+    shown.on_train_begin(GRPOConfig("out", eval_strategy=strategy), TrainerState(max_steps=4), TrainerControl())
+    (columns,) = shown.training_tracker.inner_table
+    assert ("Validation Loss" in columns) == (strategy == "steps")
+
+
+def test_early_stopping_of_transformers_follows_a_rising_reward():
+    """Its operator was chosen by None, so that every better reward counted as a worse one."""
+    args = GRPOConfig("out", eval_strategy="steps", metric_for_best_model="eval_reward", load_best_model_at_end=True)
+    stopping = EarlyStoppingCallback(early_stopping_patience=1)
+    stopping.on_train_begin(args, TrainerState(), TrainerControl())
+    state = TrainerState(best_metric=0.5)
+    control = TrainerControl()
+    stopping.on_evaluate(args, state, control, metrics={"eval_reward": 0.6})
+    assert not control.should_training_stop
+    stopping.on_evaluate(args, state, control, metrics={"eval_reward": 0.4})
+    assert control.should_training_stop
+
+
+def test_the_cpu_can_be_insisted_on():
+    """Both names were refused where they ask for the CPU, though many runs are on it."""
+    assert GRPOConfig("out", use_cpu=True).use_cpu and GRPOConfig("out", no_cuda=True).use_cpu
+    assert not GRPOConfig("out", no_cuda=False).use_cpu and not GRPOConfig("out").use_cpu
 
 
 def test_a_trl_script_may_leave_the_folder_out():

@@ -1,5 +1,6 @@
 """Files that a disk, a copy or a hand has damaged: noticed, named, and gone around where something sound is left."""
 
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -7,19 +8,16 @@ import os
 import random
 import shutil
 import time
+import zlib
 
 import pytest
+from safetensors import SafetensorError
 
 from helpers import UserError, add_lora, load_model, read_metrics, weights_digest
-from helpers.grpo.checkpoint import (
-    ROLLOUT,
-    MetricsFile,
-    back_up,
-    checkpoint_folders,
-    find_damage,
-    known_checkpoints,
-    load_rollout,
-)
+from helpers.grpo.backup import back_up, known_checkpoints
+from helpers.grpo.checkpoint import ROLLOUT, load_rollout
+from helpers.grpo.folders import checkpoint_folders, find_damage, saving_to
+from helpers.grpo.metrics_file import MetricsFile
 from helpers.model.files import base_identity
 from helpers.model.identity import base_settings
 from helpers.profiles import PROFILES
@@ -30,6 +28,7 @@ FILES = (
     "README.md", "adapter_config.json", "adapter_model.safetensors", "digests.json", "optimizer.pt",
     "trainer_state.json",
 )  # fmt: skip
+CONTENT = set(FILES) - {"digests.json"}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +79,7 @@ def test_every_file_of_a_checkpoint_has_a_digest(whole):
     """A file left out of the digests could be damaged unnoticed."""
     newest = checkpoint_folders(whole[0])[-1]
     assert sorted(file.name for file in newest.iterdir()) == sorted(FILES)
-    assert set(json.loads((newest / "digests.json").read_text())) == set(FILES) - {"digests.json"}
+    assert set(json.loads((newest / "digests.json").read_text())) == CONTENT
     assert find_damage(newest) == ""
 
 
@@ -146,6 +145,22 @@ def test_a_damaged_checkpoint_that_was_asked_for_is_refused(run, prompts):
     with pytest.raises(UserError, match=r"checkpoint-2 is damaged \(README.md is not what was written\): go on from"):
         trainer_in(run, prompts, max_steps=2).train(resume_from_checkpoint=run / "checkpoint-2")
     assert (run / "checkpoint-2").is_dir()
+
+
+def test_a_checkpoint_with_the_number_of_another_step_is_damaged(run, prompts, whole, capsys):
+    """A folder that was renamed counted as the newest, and the run repeated steps under the wrong numbers."""
+    (run / "checkpoint-2").rename(run / "checkpoint-9")
+    finish(run, prompts, whole)
+    assert "checkpoint-9 is damaged (its state is of step 2): the run goes on from" in capsys.readouterr().out
+    assert (run / "damaged-checkpoint-9").is_dir()
+
+
+def test_a_checkpoint_under_a_name_of_its_own_may_be_resumed(run, prompts, whole):
+    """A person who keeps a copy under another name has damaged nothing."""
+    shutil.rmtree(run / "checkpoint-2")
+    (run / "checkpoint-1").rename(run / "my-copy")
+    trainer_in(run, prompts, max_steps=2).train(resume_from_checkpoint=run / "my-copy")
+    assert last_bytes(run)[0] == last_bytes(whole[0])[0]
 
 
 # --- base model ---
@@ -303,9 +318,111 @@ def test_metrics_have_one_row_a_step(tmp_path):
     assert read_metrics(path) == [{"step": 1}, {"step": 2, "reward": 2}]
 
 
+ROWS = [{"step": 1, "reward": 0.5, "sign": "x"}, {"step": 2, "reward": None}, {"step": 3, "reward": 0.25}]
+
+
+def write_rows(path, rows):
+    """Write rows as a run does, one after the other."""
+    file = MetricsFile(path)
+    for row in rows:
+        file.append(row)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_flipped_byte_of_metrics_is_noticed(tmp_path, capsys, count):
+    """A reward of 0.5 that became 1.5 is a good row of JSON, and a curve that nobody measured."""
+    path = tmp_path / "metrics.jsonl"
+    write_rows(path, ROWS[:count])
+    sound = path.read_bytes()
+    for offset in range(len(sound)):
+        flip(path, offset)
+        rows = read_metrics(path)
+        assert len(rows) < count and all(row in ROWS for row in rows), f"byte {offset}"
+        assert capsys.readouterr().out.count(f"of {path} cannot be read") == 1
+        path.write_bytes(sound)
+    assert read_metrics(path) == ROWS[:count]
+
+
+def test_the_checksum_is_the_last_key_of_a_line(tmp_path):
+    """Other programs read these lines, and can check them."""
+    write_rows(tmp_path / "metrics.jsonl", ROWS)
+    for line, row in zip((tmp_path / "metrics.jsonl").read_text().splitlines(), ROWS, strict=True):
+        *names, last = json.loads(line)
+        checksum = zlib.crc32(json.dumps(row).encode())
+        assert names == list(row) and last == "checksum" and json.loads(line)[last] == f"{checksum:08x}"
+
+
+def test_metrics_of_an_older_version_are_gone_on_with(tmp_path, capsys):
+    """They have no checksums; beside the first line with one, all others would count as damaged."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"\n".join(GOOD) + b"\n")
+    assert [row["step"] for row in read_metrics(path)] == [1, 2, 3]
+    file = MetricsFile(path, last_step=2)
+    file.append(ROWS[2])
+    assert all(b'"checksum"' in line for line in path.read_bytes().splitlines())
+    assert [row["reward"] for row in read_metrics(path)] == [0.5, None, 0.25]
+    assert not capsys.readouterr().out
+
+
+def test_a_line_without_a_checksum_among_others_is_damaged(tmp_path, capsys):
+    """Cut off at its end, a row may be good JSON with its checksum gone."""
+    path = tmp_path / "metrics.jsonl"
+    write_rows(path, ROWS[:2])
+    with open(path, "a") as file:
+        file.write('{"step": 3, "reward": 9.0}\n')
+    assert read_metrics(path) == ROWS[:2]
+    assert "1 line of" in capsys.readouterr().out
+
+
+def test_damaged_metrics_are_named_once_in_a_session(run, prompts, capsys):
+    """The file is read for the history, and opened: two sentences sounded like two faults."""
+    flip(run / "metrics.jsonl", 20)
+    trainer = trainer_in(run, prompts, max_steps=2)
+    trainer.train(resume_from_checkpoint=True)
+    assert [row["step"] for row in trainer.history] == [2]
+    said = capsys.readouterr().out
+    assert said.count("metrics.jsonl") == 1 and "1 line of" in said
+    assert (run / "damaged-metrics.jsonl").exists()
+
+
+def test_steps_without_a_row_are_named(run, prompts, capsys):
+    """A file that was cut at the end of a line looks sound, and its curves begin late."""
+    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_bytes(lines[1])
+    trainer_in(run, prompts, max_steps=2).train(resume_from_checkpoint=True)
+    assert "metrics.jsonl has no row for 1 of the 2 steps that are done" in capsys.readouterr().out
+
+
 def test_metrics_that_are_a_folder_are_one_sentence(tmp_path):
     with pytest.raises(UserError, match="Cannot read .*move it away"):
         read_metrics(tmp_path)
+
+
+# --- what cannot be written ---
+
+NO_ROOM = "make room there and run this again"
+NOT_ALLOWED = "you may not write there; choose another output_dir, or change its permissions"
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), NO_ROOM),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), NO_ROOM),
+        (SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"), NO_ROOM),
+        (PermissionError(errno.EACCES, "Permission denied"), NOT_ALLOWED),
+        (PermissionError(errno.EPERM, "Operation not permitted"), NOT_ALLOWED),
+        (OSError(errno.EROFS, "Read-only file system"), NOT_ALLOWED),
+        (SafetensorError("Error while serializing: I/O error: Permission denied (os error 13)"), NOT_ALLOWED),
+        (OSError(errno.EIO, "Input/output error"), "check the disk and run this again"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_the_advice_fits_what_cannot_be_written(error, advice):
+    """Making room does not help who may not write."""
+    with pytest.raises(UserError) as caught, saving_to("/runs/a"):
+        raise error
+    assert f"Cannot write to /runs/a ({error}): {advice}" in str(caught.value)
 
 
 # --- the backup ---

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from helpers import UserError, read_metrics
-from helpers.grpo.checkpoint import MetricsFile, checkpoint_folders, load_rollout
+from helpers.grpo.checkpoint import load_rollout
+from helpers.grpo.folders import checkpoint_folders
+from helpers.grpo.metrics_file import MetricsFile
 from tests.disk import full_disk
 from tests.grpo.small import adapter, same, timeless, toy_reward, trainer_in
 

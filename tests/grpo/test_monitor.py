@@ -29,7 +29,7 @@ def test_a_good_batch_has_none():
 
 
 def test_a_run_without_a_task_is_watched_too():
-    assert signs() == [] and signs(texts=["same"] * 8) == ["88% of the 8 completions are copies of another"]
+    assert signs() == [] and signs(texts=["the same program again, letter by letter"] * 8) == ["88% of the 8 completions are copies of another"]
 
 
 def test_paid_for_something_else():
@@ -60,7 +60,8 @@ def test_refusals_by_reason():
 
 def test_a_mode_collapse_is_named():
     """Copies rose from 3 to 42 % of a run's answers, and "steps with a sign: none" was printed under it."""
-    texts = [f"program {n}" for n in range(37)] + ["program 0"] * 27
+    program = "def matmul(A, B): return [[0]]  # program"
+    texts = [f"{program} {n}" for n in range(37)] + [f"{program} 0"] * 27
     (sign,) = watch(texts, first_copies=[0.03, 0.05, 0.02, 0.03, 0.02])["monitor/signs"]
     assert sign == "mode collapse: 42% of the 64 completions are copies of another, 3% at the start"
     assert watch(texts, first_copies=[0.3, 0.32])["monitor/signs"] == []
@@ -68,7 +69,8 @@ def test_a_mode_collapse_is_named():
 
 
 def test_short_answers_may_be_alike():
-    """Eight right answers to a word problem are copies of each other, and nothing is wrong."""
+    """Eight right answers to a word problem are equal, and nothing is wrong, also where the run has no task."""
+    assert watch([r"\boxed{7}"] * 8)["monitor/signs"] == []
     assert watch([r"\boxed{7}"] * 8, watch_copies=False)["monitor/signs"] == []
 
 

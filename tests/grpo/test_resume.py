@@ -1,13 +1,16 @@
 """A run that is broken off and taken up again."""
 
 import errno
+import hashlib
 import json
 
 import pytest
 
 from helpers import UserError, read_metrics
-from helpers.grpo.checkpoint import checkpoint_folders, one_run_in
-from tests.grpo.small import adapter, same, timeless, trainer_in
+from helpers.grpo.checkpoint import ROLLOUT, load_draws, load_rollout, numerics_notes
+from helpers.grpo.folders import checkpoint_folders, one_run_in
+from tests.disk import full_disk
+from tests.grpo.small import adapter, same, timeless, toy_reward, trainer_in
 
 
 class StopAfter:
@@ -184,3 +187,234 @@ def test_a_saved_adapter_says_where_it_comes_from(tmp_path, prompts):
     trainer.save_model(tmp_path / "adapter")
     state = json.loads((tmp_path / "adapter" / "trainer_state.json").read_text())
     assert state["step"] == 1 and state["settings"]["reward_funcs"] == ["toy_reward"]
+
+
+# --- nothing finished is lost ---
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, prompts):
+    """The folder of an uninterrupted run of three steps, saved at its end."""
+    folder = tmp_path_factory.mktemp("whole")
+    trainer_in(folder, prompts, save_steps=100).train()
+    return folder
+
+
+def finish(folder, prompts, whole, reward=toy_reward):
+    """Resume in `folder` as a new session does, compare with the uninterrupted run, and return the trainer."""
+    trainer = trainer_in(folder, prompts, reward=reward, save_steps=100)
+    trainer.train(resume_from_checkpoint=True)
+    weights = [path / "checkpoint-3" / "adapter_model.safetensors" for path in (folder, whole)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    rows = [timeless(read_metrics(path / "metrics.jsonl")) for path in (folder, whole)]
+    assert rows[0] == rows[1]
+    return trainer
+
+
+def failing(spoil, at_step=2):
+    """Return the reward of these tests with a fault in one step."""
+
+    def toy_reward(prompts, completions, trainer_state, **_):
+        values = right(prompts, completions)
+        return spoil(values) if trainer_state.global_step == at_step else values
+
+    right = globals()["toy_reward"]
+    return toy_reward
+
+
+def raises(values):
+    raise ZeroDivisionError("float division by zero")
+
+
+def fail(folder, prompts, spoil=raises, **settings):
+    """Train until the reward of step 3 fails."""
+    trainer = trainer_in(folder, prompts, reward=failing(spoil), save_steps=100, **settings)
+    with pytest.raises(UserError, match="toy_reward"):
+        trainer.train()
+
+
+def test_a_reward_that_raises_loses_no_step(tmp_path, prompts, whole):
+    """With rare checkpoints it lost all steps since the last one, though each of them was finished."""
+    fail(tmp_path, prompts)
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-0", "checkpoint-2"]
+    finish(tmp_path, prompts, whole)
+
+
+def test_a_callback_that_raises_loses_no_step(tmp_path, prompts, whole):
+    """So does any other mistake in the code around the trainer."""
+
+    class Broken:
+        def on_log(self, args, state, *_, **__):
+            if state.global_step == 2:
+                raise KeyError("reward")
+
+    with pytest.raises(KeyError):
+        trainer_in(tmp_path, prompts, callbacks=[Broken()], save_steps=100).train()
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-2"
+    finish(tmp_path, prompts, whole)
+
+
+def test_weights_between_two_steps_are_not_saved(tmp_path, prompts, whole, monkeypatch):
+    """Half a step would have been saved as a whole one: the weights are moved, and its line is not written."""
+    trainer = trainer_in(tmp_path, prompts, save_steps=100)
+    real = type(trainer.scheduler).step
+
+    def broken(self, *arguments):
+        if trainer.state.global_step == 2:
+            raise RuntimeError("the schedule is broken")
+        real(self, *arguments)
+
+    monkeypatch.setattr(type(trainer.scheduler), "step", broken)
+    with pytest.raises(RuntimeError, match="the schedule is broken"):
+        trainer.train()
+    monkeypatch.undo()
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-0"
+    finish(tmp_path, prompts, whole)
+
+
+def test_the_error_that_broke_a_run_off_is_raised_though_saving_fails(tmp_path, prompts, whole):
+    """A full disk made the program fail, and was then all that the user heard of it."""
+    with full_disk() as fill:
+
+        def fills_the_disk(values):
+            fill(1000)
+            raises(values)
+
+        trainer = trainer_in(tmp_path, prompts, reward=failing(fills_the_disk), save_steps=100)
+        with pytest.raises(UserError, match="raised ZeroDivisionError: float division by zero"):
+            trainer.train()
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-0"
+    finish(tmp_path, prompts, whole)
+
+
+FAULTS = {
+    "raises": raises,
+    "returns nonsense": lambda values: ["high", *values[1:]],
+    "returns too few": lambda values: values[1:],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_completions_that_a_reward_failed_on_are_judged_and_not_drawn_again(tmp_path, prompts, whole, fault):
+    """A generation takes minutes on a GPU, and rewards fail most often when they are new."""
+    fail(tmp_path, prompts, FAULTS[fault])
+    kept = json.loads((tmp_path / ROLLOUT).read_text())["content"]
+    assert set(kept) == {"step", "settings", "groups"} and kept["step"] == 2
+    judged = []
+
+    def toy_reward(prompts, completions, completion_ids, **_):
+        judged.extend(completion_ids)
+        return globals()["toy_reward"](prompts, completions)
+
+    trainer = trainer_in(tmp_path, prompts, reward=toy_reward, save_steps=100)
+    trainer.engine.generate = lambda *_, **__: pytest.fail("the completions were drawn again")
+    trainer.train(resume_from_checkpoint=True)
+    drawn = [completion["token_ids"] for group in kept["groups"] for completion in group["completions"]]
+    assert judged == drawn
+    finish(tmp_path, prompts, whole)
+
+
+def test_damaged_draws_are_drawn_again(tmp_path, prompts, whole, capsys):
+    """The seed of the step is the same, and so are the completions."""
+    fail(tmp_path, prompts)
+    text = (tmp_path / ROLLOUT).read_text()
+    (tmp_path / ROLLOUT).write_text(text[: len(text) // 2])
+    finish(tmp_path, prompts, whole)
+    assert capsys.readouterr().out.count("the completions of step 3 are drawn and judged again") == 1
+
+
+def test_draws_of_other_settings_are_not_judged(tmp_path, prompts):
+    """Those of the rewards may be mended; all others make other completions."""
+    fail(tmp_path, prompts)
+    trainer = trainer_in(tmp_path, prompts, save_steps=100)
+    settings = trainer.settings()
+    mended = settings | {"reward_weights": [2.0], "reward_funcs": ["mended"]}
+    assert len(load_draws(tmp_path, 2, settings)) == 2
+    assert load_draws(tmp_path, 2, mended) == load_draws(tmp_path, 2, settings)
+    assert load_draws(tmp_path, 2, settings | {"temperature": 0.5}) is None
+    assert load_draws(tmp_path, 1, settings) is None
+    assert load_rollout(tmp_path, 2, settings) is None
+
+
+# --- what a resume notices ---
+
+
+def test_resuming_with_other_answers_is_refused(tmp_path, prompts):
+    """The same prompts with other answers are another task, and nothing said so."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    other = prompts.remove_columns("answer").add_column("answer", [f"{row}" for row in range(len(prompts))])
+    with pytest.raises(UserError, match=r"written with answers=.* the other columns of train_dataset \(the answers\)"):
+        trainer_in(tmp_path, other).train(resume_from_checkpoint=True)
+
+
+def test_other_prompts_are_named_in_words(tmp_path, prompts):
+    """Two digests beside each other told nobody what had changed."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    with pytest.raises(UserError, match="the prompts of train_dataset are not the same any more") as caught:
+        trainer_in(tmp_path, prompts.select(range(11, -1, -1))).train(resume_from_checkpoint=True)
+    assert "written with prompts=" in str(caught.value)
+
+
+NUMERICS = {"threads": 1, "micro_batch": 8, "rewards": {"f": "a", "g": "b"}}
+NUMERICS_CASES = {
+    "nothing": ({}, []),
+    "all": (
+        {"threads": 2, "micro_batch": 4},
+        ["This run has 2 threads and micro-batches of 4 completions, checkpoint-7 was written with 1 and 8: the last "
+         "bits of its results may differ."],
+    ),
+    "threads": (
+        {"threads": 2},
+        ["This run has 2 threads, checkpoint-7 was written with 1: the last bits of its results may differ."],
+    ),
+    "one": (
+        {"micro_batch": 1},
+        ["This run has micro-batches of 1 completion, checkpoint-7 was written with 8: the last bits of its results "
+         "may differ."],
+    ),
+    "a reward": (
+        {"rewards": {"f": "a", "g": "other"}},
+        ["Reward 'g' is not the function that paid up to checkpoint-7: later steps are paid by the new one."],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NUMERICS_CASES)
+def test_what_may_differ_is_one_sentence_each(case):
+    """Two threads sum in another order than one: the resumed run was said to end in the same bytes, and did not."""
+    changes, sentences = NUMERICS_CASES[case]
+    assert numerics_notes(NUMERICS, NUMERICS | changes, "checkpoint-7") == sentences
+    assert numerics_notes({}, NUMERICS | changes, "checkpoint-7") == []
+    assert numerics_notes(NUMERICS, {}, "checkpoint-7") == []
+
+
+def test_a_resumed_run_says_what_differs(tmp_path, prompts, capsys):
+    """It goes on: a mended reward is a reason to resume."""
+    first = trainer_in(tmp_path, prompts, max_steps=1)
+    first.numerics = lambda: {"threads": 7, "micro_batch": 4, "rewards": {"toy_reward": "old"}}
+    first.train()
+    second = trainer_in(tmp_path, prompts, max_steps=2)
+    second.numerics = lambda: {"threads": 1, "micro_batch": 4, "rewards": {"toy_reward": "new"}}
+    assert second.train(resume_from_checkpoint=True).global_step == 2
+    said = capsys.readouterr().out
+    assert "This run has 1 thread, checkpoint-1 was written with 7: the last bits" in said
+    assert "Reward 'toy_reward' is not the function that paid up to checkpoint-1" in said
+    third = trainer_in(tmp_path, prompts, max_steps=2)
+    third.numerics = second.numerics
+    third.train(resume_from_checkpoint=True)
+    assert "checkpoint-2" not in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_an_older_version_is_gone_on_with(tmp_path, prompts, capsys):
+    """It knows nothing of answers and numerics, and nothing in it says that they are others."""
+    trainer_in(tmp_path, prompts, max_steps=1).train()
+    folder = tmp_path / "checkpoint-1"
+    state = json.loads((folder / "trainer_state.json").read_text())
+    del state["numerics"]
+    state["settings"].pop("answers", None)
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    digests = json.loads((folder / "digests.json").read_text())
+    digests["trainer_state.json"] = hashlib.sha256((folder / "trainer_state.json").read_bytes()).hexdigest()
+    (folder / "digests.json").write_text(json.dumps(digests))
+    assert trainer_in(tmp_path, prompts, max_steps=2).train(resume_from_checkpoint=True).global_step == 2
+    assert "checkpoint-1" not in capsys.readouterr().out

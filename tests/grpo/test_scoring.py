@@ -17,8 +17,9 @@ TEXTS = ("a", "bb", "ccc", "dddd")
 
 def scored(*rewards):
     completions = [Completion.of_text(text) for text in TEXTS]
-    groups = [Group("p", completions[:2]), Group("q", completions[2:])]
-    rows = [{"prompt": "p", "tags": ["x"]}, {"prompt": "q", "tags": ["y"]}]
+    asked = [[{"role": "user", "content": text}] for text in "pq"]
+    groups = [Group(asked[0], completions[:2]), Group(asked[1], completions[2:])]
+    rows = [{"prompt": asked[0], "tags": ["x"]}, {"prompt": asked[1], "tags": ["y"]}]
     return score(rewards, rows, groups, None, 5.0).rewards
 
 
@@ -46,6 +47,21 @@ def test_a_reward_that_changes_its_arguments_is_named(reward, argument):
     """The rows belong to the data set: every later step, and every other reward, would get what one reward left."""
     with pytest.raises(UserError, match=f"^Reward '{reward.__name__}' changes its argument '{argument}', which other"):
         scored(reward)
+
+
+def test_a_text_asks_for_texts():
+    """As in TRL: `len(completion)` of TRL's own example is 1 for every message list, and nothing would be learnt."""
+    seen = []
+
+    def keeps(prompts, completions, **_):
+        seen.extend(zip(prompts, completions, strict=True))
+        return [0.0] * 2
+
+    prompts = ["p", [{"role": "user", "content": "p"}]]
+    groups = [Group(prompt, [Completion.of_text("answer")]) for prompt in prompts]
+    score([keeps], [{"prompt": prompt} for prompt in prompts], groups, None, 5.0)
+    message = {"role": "assistant", "content": "answer", "thinking": ""}
+    assert seen == [("p", "answer"), (prompts[1], [message])]
 
 
 def test_a_reward_that_calls_exit_is_named():

@@ -24,7 +24,7 @@ def test_values_of_earlier_sessions_are_kept(tmp_path):
     first = TokenWatch(model, [5, 6], 7, path)
     model.lm_head.weight.data[7] += 0.5  # a step that moves the token
     model.train()
-    first.on_log(None, SimpleNamespace(global_step=1), None, {}, [])
+    first.on_step_end(None, SimpleNamespace(global_step=1), None)
     assert model.training, "measuring must leave the mode of the update as it was"
     resumed = TokenWatch(model, [5, 6], 7, path)
     assert resumed.values == first.values and set(resumed.values) == {0, 1}

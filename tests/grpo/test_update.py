@@ -1,14 +1,16 @@
 """What an optimizer step learns from: ratios, references, several steps on one generation."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from helpers import UserError, read_metrics
-from helpers.grpo.batch import Generation
+from helpers.grpo.batch import Generation, into_groups
 from helpers.grpo.logprobs import policy_logprobs
-from helpers.grpo.loop import places_of_step
+from helpers.grpo.loop import places_of_step, score_completions
+from helpers.rollout.sampling import SamplingParams
 from tests.grpo.small import adapter, same, timeless, trainer_in
 
 
@@ -263,3 +265,51 @@ def test_the_balancing_loss_is_added_and_does_not_depend_on_the_cut(tmp_path, pr
     for number, completion in enumerate(generation.completions):
         completion.finish_reason = "length" if number % 2 else "stop"
     assert 2 <= trainer.backward(generation).metrics()["aux_loss"] <= 8
+
+
+def surprise(trainer, temperature):
+    """Of the trainer's policy by completions that were drawn at a temperature and are reported at its own."""
+    generation = trainer.generate(0)
+    params = SamplingParams(trainer.args.max_completion_length, temperature, seed=1)
+    prompts = [group.prompt for group in generation.groups]
+    drawn = trainer.engine.generate(prompts, params, trainer.args.num_generations)
+    for completion, logprobs in zip(drawn, score_completions(trainer.model, drawn, trainer.args), strict=True):
+        completion.logprobs = logprobs
+    generation.groups = into_groups(prompts, drawn)
+    generation.advantages = torch.linspace(-1, 1, len(drawn))
+    return trainer.backward(generation).metrics()
+
+
+def test_tokens_that_the_policy_would_not_draw_are_a_surprise(tmp_path, prompts):
+    """A sampler that draws at another temperature and reports the trainer's log-probabilities differs by nothing: each
+    ratio is 1, and only the draws themselves tell."""
+    settings = {"max_completion_length": 100, "num_generations": 8, "per_device_train_batch_size": 32}
+    trainer = trainer_in(tmp_path, prompts, **settings)
+    right, hot = surprise(trainer, 1.0), surprise(trainer, 1.5)
+    for metrics in (right, hot):
+        assert metrics["sampling/sampling_logp_difference/mean"] < 1e-4
+    assert abs(right["sampling/surprise_z"]) < 4 and abs(right["sampling/surprise"]) < 0.02
+    assert hot["sampling/surprise_z"] > 5 and hot["sampling/surprise"] > 0.05
+
+
+def test_only_the_policy_that_drew_can_be_surprised(tmp_path, prompts):
+    """Where completions are left out, or the policy has moved, the mean is not 0 and says nothing."""
+    trainer = trainer_in(tmp_path, prompts, num_iterations=2, max_steps=2)
+    first, second = (step.metrics for step in trainer.steps())
+    assert first["sampling/surprise"] is not None and "sampling/surprise" not in second
+    masked = trainer_in(tmp_path / "masked", prompts, mask_truncated_completions=True)
+    assert "sampling/surprise" not in masked.backward(masked.generate(0)).metrics()
+
+
+def test_the_raw_sample_size_is_not_bounded(tmp_path, prompts):
+    """Bounded at 3, weights of 20 looked harmless: half of the samples were said to count, and a tenth did."""
+    trainer = trainer_in(tmp_path, prompts, max_completion_length=40)
+    generation = trainer.generate(0)
+    for completion in generation.completions[:1]:
+        completion.logprobs = [value - 5.0 for value in completion.logprobs]
+    metrics = trainer.backward(generation).metrics()
+    counts = [len(completion.token_ids) for completion in generation.completions]
+    ratios = torch.tensor([math.exp(5)] * counts[0] + [1.0] * sum(counts[1:]), dtype=torch.float64)
+    expected = ratios.sum() ** 2 / (len(ratios) * ratios.square().sum())
+    assert metrics["sampling/raw_effective_sample_size"] == pytest.approx(expected.item(), rel=1e-3)
+    assert metrics["sampling/raw_effective_sample_size"] < 0.2 < metrics["sampling/effective_sample_size"]

@@ -11,12 +11,12 @@ from helpers.run.preflight import describe_learning_rates, draw_curve, preflight
 
 
 def test_it_says_what_will_run(capsys):
-    shown = preflight(make_run({"max_steps": 10, "logging_steps": 3}))
+    shown = preflight(make_run({"max_steps": 10, "logging_first_step": True}))
     assert "profile tiny" in shown and "rewards: " in shown
     assert "10 optimizer steps of 64 completions, on 10 generations of 64 (8 prompts x 8): 0.04 epochs of 2000" in shown
     assert "learning rate: ██████████  0.002 in step 1, at most 0.002 (step 1), 0.002 in step 10." in shown
     assert "memory: " in shown and "GiB predicted, on the CPU" in shown
-    assert "logging_steps" in shown, "it has no effect, and that is said"
+    assert "logging_first_step" in shown, "it has no effect, and that is said"
 
 
 def test_the_curve_shows_warm_up_decay_and_floor():

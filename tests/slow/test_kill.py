@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.grpo.checkpoint import checkpoint_folders, step_of
+from helpers.grpo.folders import checkpoint_folders, step_of
 from helpers.runtime import ROOT
 from tests.process import children, is_running
 

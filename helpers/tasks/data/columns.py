@@ -7,6 +7,7 @@ from functools import cached_property
 from string import Formatter
 
 from helpers.rewards.calling import arguments_without_logs
+from helpers.rollout.completion import Completion
 from helpers.rollout.harmony import checked_content
 from helpers.runtime import UserError, at_start, did_you_mean
 from helpers.tasks.data.files import SourceRow
@@ -21,7 +22,7 @@ ENDS_WITH_ANSWER = "prompt that ends with the assistant's message"
 NO_UNICODE = "text that is no Unicode"
 
 #: What a trainer passes to rewards beside the columns.
-ARGUMENTS = ("trainer_state", *arguments_without_logs([{"prompt": ""}], []))
+ARGUMENTS = ("trainer_state", *arguments_without_logs([{"prompt": ""}], [Completion.of_text("")]))
 #: What a message may have beside its role and content; all else says nothing to a model.
 MESSAGE_KEYS = ("name", "tool_calls", "thinking")
 SYSTEM_ROLES = ("system", "developer")
