@@ -19,9 +19,7 @@ def combine_rewards(rewards_BR: Tensor, weights: Sequence[float] | None = None) 
     weights: R numbers, default 1; 0 for what is only to be logged. A NaN adds nothing to the sum. The sum is NaN where
     all rewards are that have a weight other than 0.
     """
-    count = rewards_BR.shape[1]
-    weights_R = torch.tensor(weights or [1.0] * count, dtype=torch.float64)
-    assert len(weights_R) == count, f"{len(weights_R)} reward_weights for {count} rewards"
+    weights_R = _one_weight_each(rewards_BR, weights)
     weighted_BR = rewards_BR.double() * weights_R
     totals_B = weighted_BR.nansum(1)
     is_unknown_B = rewards_BR[:, weights_R != 0].isnan().all(1)
@@ -30,8 +28,16 @@ def combine_rewards(rewards_BR: Tensor, weights: Sequence[float] | None = None) 
 
 def reward_magnitudes(rewards_BR: Tensor, weights: Sequence[float] | None = None) -> Tensor:
     """Return the sum of the absolute weighted rewards, float64 [B]: the size of what may cancel in the total."""
-    weights_R = torch.tensor(weights or [1.0] * rewards_BR.shape[1], dtype=torch.float64)
-    return (rewards_BR.double() * weights_R).abs().nansum(1)
+    weights_R = _one_weight_each(rewards_BR, weights)
+    return (rewards_BR.double().abs() * weights_R.abs()).nansum(1)
+
+
+def _one_weight_each(rewards_BR: Tensor, weights: Sequence[float] | None) -> Tensor:
+    """Return the weights of the reward functions, float64 [R]; None: all 1."""
+    count = rewards_BR.shape[1]
+    weights_R = torch.tensor(weights or [1.0] * count, dtype=torch.float64)
+    assert len(weights_R) == count, f"{len(weights_R)} reward_weights for {count} rewards"
+    return weights_R
 
 
 def group_advantages(rewards_GN: Tensor, scale: str = "group", magnitudes_GN: Tensor | None = None) -> Tensor:

@@ -185,6 +185,7 @@ class GRPOTrainer:
         self.session: Session | None = None  # while a run goes on
         self.history = []  # the metrics of the whole run, earlier sessions included
         self.chosen = None  # how the adapter was chosen, where it is not the last step's
+        self._is_training = False
         self._is_moving_weights = False  # until the step's records are written
         self._unlogged = []  # metrics of the steps since the last `on_log`
 
@@ -370,9 +371,11 @@ class GRPOTrainer:
         self.control = TrainerControl()
         self.state.phase = "starting"
         self._tell_callbacks("on_train_begin")
+        self._is_training = True
         try:
             yield
         finally:
+            self._is_training = False
             self.state.phase = ""
             self._tell_callbacks("on_train_end")
 
@@ -436,7 +439,7 @@ class GRPOTrainer:
         rows = prompts_of_step(self.train_dataset, step, args)
         seed = random_seed("training", args.seed, step)
         session = self.session
-        is_next_step = session is not None and session.step == step
+        is_next_step = self._is_training and session.step == step
         groups = session.drawn_groups() if is_next_step else None
         if groups is None:
             groups = self._draw(rows["prompt"], args.num_generations, seed)

@@ -131,7 +131,7 @@ def test_cut_off_completions_ask_for_longer_ones():
 
 
 def test_completions_that_no_longer_end_are_a_collapse():
-    """"Raise max_completion_length" was said of a policy that wrote noise to the end."""
+    """A policy that wrote noise to the end got the advice to raise max_completion_length."""
     (alarm,) = alarms(run(6, 10, **EQUAL, completions__clipped_ratio=1.0))
     assert "the policy has collapsed" in alarm.sentence and "cut off" in alarm.sentence
     (alarm,) = alarms(run(0, 16, **EQUAL, completions__clipped_ratio=1.0))
@@ -287,7 +287,7 @@ def test_a_noisy_reward_is_no_collapse():
 
 
 def test_signs_of_the_monitor_need_several_generations():
-    """"Mode collapse" was said at step 9 of runs whose weights never moved: one step decided."""
+    """A mode collapse was said at step 9 of runs whose weights never moved: one step decided."""
     program = "def matmul(A, B): return A  # the same answer again"
     copied = watch([program] * 8)
     varied = watch([f"{program} {number}" for number in range(8)])

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers import UserError, read_metrics
+from helpers import UserError, load_model, read_metrics
 from helpers.grpo.checkpoint import load_rollout
 from helpers.grpo.folders import checkpoint_folders
 from helpers.grpo.metrics_file import MetricsFile
@@ -228,3 +228,46 @@ def test_a_measured_reward_is_replayed_and_not_measured_again(tmp_path, prompts)
     assert load_rollout(tmp_path, 1, trainer.settings()) is None, "it was for step 0"
     other = trainer_in(tmp_path / "other", prompts, reward=measured, learning_rate=5e-4)
     assert load_rollout(tmp_path, 0, other.settings()) is None, "it was of another run"
+
+
+def test_a_destroyed_policy_stops_the_run_and_names_the_way_back(tmp_path, prompts):
+    """At a learning rate of 1 the run went on to its last step, and by then every checkpoint was worthless."""
+    trainer = trainer_in(tmp_path, prompts, max_steps=10, learning_rate=1.0, max_completion_length=60)
+    before = adapter(trainer)
+    with pytest.raises(UserError, match="The policy is destroyed") as caught:
+        trainer.train()
+    step = trainer.state.global_step
+    assert step <= 5 and f"Training stopped after step {step}, which is saved." in str(caught.value)
+    good = tmp_path / "checkpoint-0"
+    assert f"The last good checkpoint is {good}: load_model(adapter={str(good)!r})" in str(caught.value)
+    model, _ = load_model(profile="tiny", dense="fp32", adapter=good)
+    loaded = {name: weight for name, weight in model.named_parameters() if "lora_" in name}
+    assert same(loaded, before)
+    again = trainer_in(tmp_path, prompts, max_steps=10, learning_rate=1.0, max_completion_length=60)
+    with pytest.raises(UserError, match="The policy is destroyed"):
+        again.train(resume_from_checkpoint=True)
+    assert again.state.global_step == step + 1, "resumed unchanged, it stops at once"
+
+
+@pytest.mark.parametrize("fault", ["raises", "hangs"])
+def test_a_reward_that_fails_loses_no_step_and_no_completion(tmp_path, prompts, whole, fault):
+    """With rare checkpoints a reward that raised in step 8 threw seven steps away, and what was just drawn."""
+    spoil, _ = FAULTS[fault]
+
+    def toy_reward(prompts, completions, trainer_state, **_):
+        values = right(prompts, completions)
+        return spoil(values) if trainer_state.global_step == 2 else values
+
+    right = globals()["toy_reward"]
+    trainer = trainer_in(tmp_path, prompts, reward=toy_reward, reward_timeout=0.5, save_steps=100)
+    with pytest.raises(UserError):
+        trainer.train()
+    assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-2"
+    resumed = trainer_in(tmp_path, prompts, save_steps=100)
+    draw = resumed.engine.generate
+    draws = []
+    resumed.engine.generate = lambda *arguments: draws.append(1) or draw(*arguments)
+    resumed.train(resume_from_checkpoint=True)
+    assert not draws and len(resumed.state.log_history) == 1
+    assert same(adapter(resumed), whole[0])
+    assert timeless(read_metrics(tmp_path / "metrics.jsonl")) == whole[1]

@@ -29,7 +29,8 @@ def test_a_good_batch_has_none():
 
 
 def test_a_run_without_a_task_is_watched_too():
-    assert signs() == [] and signs(texts=["the same program again, letter by letter"] * 8) == ["88% of the 8 completions are copies of another"]
+    copies = ["the same program again, letter by letter"] * 8
+    assert signs() == [] and signs(texts=copies) == ["88% of the 8 completions are copies of another"]
 
 
 def test_paid_for_something_else():

@@ -111,7 +111,7 @@ FAULTS = [Fault(*row) for row in [
     ("advantages", "group scaled by the batch", "_std(rewards_GN) + 1e-4", "_std(rewards_GN.view(1, -1)) + 1e-4"),
     ("advantages", "batch scaled by the group", "_std(rewards_GN.view(1, -1)) + 1e-4", "_std(rewards_GN) + 1e-4"),
     ("advantages", "another guard against 0", "_std(rewards_GN) + 1e-4", "_std(rewards_GN) + 1e-2"),
-    ("advantages", "equal groups not set to 0", "equal_groups(rewards_GN)[:, None], 0.0",
+    ("advantages", "equal groups not set to 0", "equal_groups(rewards_GN, magnitudes_GN)[:, None], 0.0",
      "torch.tensor(False), 0.0"),
     ("advantages", "rounding taken for a difference", "<= ROUNDING * largest_G", "<= 0"),
     ("advantages", "weights of rewards ignored", "rewards_BR.double() * weights_R", "rewards_BR.double()"),

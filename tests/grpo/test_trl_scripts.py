@@ -5,7 +5,6 @@ than the trainer and calls reward_funcs "reward_function".
 """
 
 import contextlib
-import os
 import re
 from pathlib import Path
 
@@ -112,7 +111,8 @@ def test_the_readme_shows_the_quick_start():
 @pytest.mark.parametrize("name", ["quick start", "example"])
 def test_the_script_runs_to_its_end(tmp_path, name):
     """A hundred steps, as the defaults have it."""
-    script, folder = {"quick start": (QUICK_START[1], "trainer_output"), "example": (EXAMPLE[1], "Qwen2-0.5B-GRPO")}[name]
+    scripts = {"quick start": (QUICK_START[1], "trainer_output"), "example": (EXAMPLE[1], "Qwen2-0.5B-GRPO")}
+    script, folder = scripts[name]
     with contextlib.chdir(tmp_path):
         exec(script, {})
     rows = read_metrics(tmp_path / folder / "metrics.jsonl")
@@ -126,7 +126,6 @@ def test_the_script_begins_well(tmp_path, name):
     steps = {}
     begun = script.replace("trainer.train()", "iterator = trainer.steps()\nfirst = next(iterator), next(iterator)")
     with contextlib.chdir(tmp_path):
-        assert os.getcwd() == str(tmp_path)
         exec(begun, steps)
         steps["iterator"].close()
     assert [step.step for step in steps["first"]] == [1, 2]

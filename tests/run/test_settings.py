@@ -41,7 +41,9 @@ def test_an_alias_stands_for_a_setting():
 
 
 def test_settings_go_to_the_class_that_has_them():
-    given = sort_settings({"TASK": "math", "lora_r": 4, "learning-rate": 1e-4, "--grpo-temp": 0.8, "LOGGING_FIRST_STEP": True})
+    given = sort_settings(
+        {"TASK": "math", "lora_r": 4, "learning-rate": 1e-4, "--grpo-temp": 0.8, "LOGGING_FIRST_STEP": True}
+    )
     assert given.run == {"task": "math"}
     assert given.profile == {"lora_r": 4}
     assert given.grpo == {"learning_rate": 1e-4, "temperature": 0.8}
