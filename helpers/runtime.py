@@ -201,6 +201,26 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         recover_folder(path)
 
 
+@contextmanager
+def files_added_to(path: str | Path) -> Iterator[Path]:
+    """Yield an empty folder whose files are moved to `path` at the end, each atomically; other files there stay.
+
+    An exception inside the block leaves `path` as it was.
+    """
+    path = Path(path)
+    part = path / ".added.part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for written in sorted(part.iterdir()):
+            _fsync(written)
+            os.replace(written, path / written.name)
+        _fsync(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
 def recover_folder(path: str | Path) -> Path:
     """Put a folder back whose replacement was interrupted, and return its path.
 

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
@@ -29,10 +28,14 @@ LEAST_ENTROPY = 0.25
 #: Entropy may double and rise by so many nats a token; beyond the second number the policy writes noise.
 MOST_ENTROPY_RISE = 0.5
 DESTROYED_ENTROPY_RISE = 1.5
-#: Norm of the gradient, over its median in the steps before; and over the least one of the first steps, where it tells
-#: of a policy that writes noise.
+#: From half as much again and so many nats on, weights are in doubt: a checkpoint from before is kept.
+DOUBTFUL_ENTROPY_RISE = 0.1
+#: Norm of the gradient, over its median in steps with something to learn, and the least norm that is too large; beyond
+#: the second pair the policy writes noise.
 MOST_GRADIENT = 30.0
+LEAST_LARGE_GRADIENT = 1.0
 DESTROYED_GRADIENT = 1000.0
+LEAST_DESTROYED_GRADIENT = 100.0
 #: How far the mean reward may stay below its best, in standard deviations of the rewards of single completions, and in
 #: those of the mean from generation to generation.
 MOST_REWARD_FALL = 0.75
@@ -46,8 +49,8 @@ LEAST_SAMPLE_SIZE = 0.5
 MOST_DIFFERENCE = 0.05
 MOST_DIFFERENCE_GROWTH = 3.0
 DIFFERENCE_FLOOR = 0.01
-#: By how many nats a token the tokens may be less or more likely than the policy's entropy says, and how many standard
-#: errors of that mean it must be away from 0.
+#: By how many nats a token the tokens may be less or more likely than the policy's entropy says, in the mean over the
+#: last generations, and how many standard errors of that mean it must be away from 0.
 MOST_SURPRISE = 0.05
 SURPRISE_ERRORS = 5.0
 #: How many times as likely a token may become as it was when it was drawn.
@@ -139,16 +142,16 @@ def _monitor_alarms(history: History) -> list[Alarm]:
 
 
 def last_good_step(history: History) -> int | None:
-    """Return the last step whose weights are above doubt while others are in doubt; None where none are.
+    """Return the last step whose weights are above doubt while later ones are in doubt; None where none are.
 
-    A row tells of the weights that its step began with. So where row 7 is the first with a destroyed policy, the
-    weights after step 6 made it, and those after step 5 are the last good ones.
+    A row tells of the weights that its step began with. So where row 7 is the first that is in doubt, the weights after
+    step 6 are, and those after step 5 are the last good ones.
     """
     first_in_doubt = None
-    for row in reversed(history):
-        if not _looks_destroyed(row, history):
+    for rows in reversed(_last_generations(history, len(history))):
+        if not any(_is_in_doubt(row, history) for row in rows):
             break
-        first_in_doubt = row["step"]
+        first_in_doubt = rows[0]["step"]
     if first_in_doubt is None:
         return None
     return max(0, first_in_doubt - 2)
@@ -292,20 +295,41 @@ def _entropy_collapse(history: History) -> dict | None:
 
 
 def _entropy_rise(history: History) -> dict | None:
-    at_first = _number(history[0], "entropy")
+    at_first = _first_entropy(history)
     if at_first is None:
         return None
     latest = _lasts(history, lambda row: _above(row, "entropy", 2 * at_first + MOST_ENTROPY_RISE))
     return None if latest is None else {"latest": latest, "at_first": at_first, "size": latest}
 
 
+def _first_entropy(history: History) -> float | None:
+    """Return the first entropy that is known: before the first step, nothing can have been destroyed."""
+    known = (_number(row, "entropy") for row in history)
+    return next((entropy for entropy in known if entropy is not None), None)
+
+
 def _gradient_rise(history: History) -> dict | None:
-    known = [norm for row in history[:-IN_A_ROW] if (norm := _number(row, "grad_norm"))]
-    if len(known) < IN_A_ROW:
+    usual = _usual_gradient(history[:-IN_A_ROW])
+    if usual is None:
         return None
-    usual = median(known)
-    latest = _lasts(history, lambda row: _above(row, "grad_norm", MOST_GRADIENT * usual))
+    bound = max(MOST_GRADIENT * usual, LEAST_LARGE_GRADIENT)
+    latest = _lasts(history, lambda row: _above(row, "grad_norm", bound))
     return None if latest is None else {"latest": latest, "usual": usual, "size": latest}
+
+
+def _usual_gradient(history: History) -> float | None:
+    """Return the median norm of the gradients of the first steps that had something to learn; None where none had.
+
+    With equal rewards only the gradient of a KL term or of a balancing loss is left, which is no measure.
+    """
+    norms = []
+    for row in history:
+        norm = _number(row, "grad_norm")
+        if norm and not _advantages_are_zero(row):
+            norms.append(norm)
+        if len(norms) == FIRST_STEPS:
+            break
+    return median(norms) if norms else None
 
 
 def _looks_destroyed(row: Row, history: History) -> bool:
@@ -314,10 +338,12 @@ def _looks_destroyed(row: Row, history: History) -> bool:
     Its entropy or its gradient are far up; or its entropy is up, and nothing can be learnt from its rewards, or its
     completions no longer end.
     """
-    first_norms = [norm for earlier in history[:FIRST_STEPS] if (norm := _number(earlier, "grad_norm"))]
-    if first_norms and _above(row, "grad_norm", DESTROYED_GRADIENT * min(first_norms)) is not None:
-        return True
-    at_first = _number(history[0], "entropy")
+    usual = _usual_gradient(history[:1]) or _usual_gradient(history)
+    if usual is not None:
+        bound = max(DESTROYED_GRADIENT * usual, LEAST_DESTROYED_GRADIENT)
+        if _above(row, "grad_norm", bound) is not None:
+            return True
+    at_first = _first_entropy(history)
     if at_first is None:
         return False
     if _above(row, "entropy", 2 * at_first + DESTROYED_ENTROPY_RISE) is not None:
@@ -327,20 +353,35 @@ def _looks_destroyed(row: Row, history: History) -> bool:
     return is_useless and _above(row, "entropy", 2 * at_first + MOST_ENTROPY_RISE) is not None
 
 
+def _is_in_doubt(row: Row, history: History) -> bool:
+    """Tell whether a row may be the beginning of what ends in a destroyed policy."""
+    at_first = _first_entropy(history)
+    has_more_entropy = at_first is not None and _above(row, "entropy", 1.5 * at_first + DOUBTFUL_ENTROPY_RISE)
+    usual = _usual_gradient(history[:1]) or _usual_gradient(history)
+    bound = None if usual is None else max(MOST_GRADIENT * usual, LEAST_LARGE_GRADIENT)
+    has_more_gradient = bound is not None and _above(row, "grad_norm", bound)
+    return bool(has_more_entropy or has_more_gradient)
+
+
 def _destroyed_policy(history: History) -> dict | None:
     lasts = _lasts(history, lambda row: 1.0 if _looks_destroyed(row, history) else None)
     if lasts is None:
         return None
     row = history[-1]
-    values = {"entropy": row.get("entropy"), "at_first": history[0].get("entropy"), "grad_norm": row.get("grad_norm")}
+    values = {"entropy": row.get("entropy"), "at_first": _first_entropy(history), "grad_norm": row.get("grad_norm")}
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def _reward_collapse(history: History) -> dict | None:
-    generations = [rows[-1] for rows in _generations(history)]
-    rewards = [_number(row, "reward") for row in generations]
-    stds = [_number(row, "reward_std") for row in generations]
-    if len(rewards) < 2 * REWARD_WINDOW or None in rewards or None in stds:
+    rewards = []
+    stds = []
+    for rows in _last_generations(history, len(history)):
+        reward = _number(rows[-1], "reward")
+        std = _number(rows[-1], "reward_std")
+        if reward is not None and std is not None:
+            rewards.append(reward)
+            stds.append(std)
+    if len(rewards) < 2 * REWARD_WINDOW:
         return None
     latest = max(rewards[-REWARD_WINDOW:])
     ends = range(REWARD_WINDOW, len(rewards) - REWARD_WINDOW + 1)
@@ -354,9 +395,9 @@ def _reward_collapse(history: History) -> dict | None:
 
 
 def _noise(values: Sequence[float]) -> float:
-    """Return the standard deviation of a series around its trend: of normal values, median |x - y| is 0.954 of it."""
-    changes = [abs(later - earlier) for earlier, later in zip(values, values[1:], strict=False)]
-    return median(changes) / 0.954
+    """Return the standard deviation of a series around its trend, from the changes between neighbours."""
+    changes = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
+    return math.sqrt(sum(change**2 for change in changes) / (2 * len(changes)))
 
 
 def _small_sample(history: History) -> dict | None:
@@ -389,19 +430,22 @@ def _growing_difference(history: History) -> dict | None:
 
 
 def _odd_draws(history: History) -> dict | None:
-    surprise = _lasts(history, _surprise_of)
-    if surprise is None:
+    generations = _last_generations(history, IN_A_ROW)
+    known = [values for rows in generations for row in rows if (values := _surprise_of(row)) is not None]
+    if len(known) < IN_A_ROW:
+        return None
+    surprise = sum(value for value, _ in known) / len(known)
+    errors = sum(z for _, z in known) / math.sqrt(len(known))
+    if abs(surprise) <= MOST_SURPRISE or abs(errors) <= SURPRISE_ERRORS:
         return None
     return {"surprise": abs(surprise), "less_or_more": "less" if surprise > 0 else "more", "size": abs(surprise)}
 
 
-def _surprise_of(row: Row) -> float | None:
-    """Return by how much the tokens of a row surprise the policy, where that is too much for chance."""
+def _surprise_of(row: Row) -> tuple[float, float] | None:
+    """Return by how much the tokens of a row surprise the policy, in nats a token and in standard errors."""
     surprise = _number(row, "sampling/surprise")
     errors = _number(row, "sampling/surprise_z")
-    if surprise is None or errors is None:
-        return None
-    return surprise if abs(surprise) > MOST_SURPRISE and abs(errors) > SURPRISE_ERRORS else None
+    return None if surprise is None or errors is None else (surprise, errors)
 
 
 def _ratio_outlier(history: History) -> dict | None:
@@ -525,11 +569,19 @@ def _below(row: Row, name: str, bound: float) -> float | None:
     return value if value is not None and value < bound else None
 
 
-def _generations(history: History) -> list[list[Row]]:
-    """Return the rows of each generation, which share the number of tokens that were drawn so far."""
-    numbered = enumerate(history)
-    groups = groupby(numbered, key=lambda pair: pair[1].get("num_tokens", pair[0]))
-    return [[row for _, row in group] for _, group in groups]
+def _last_generations(history: History, count: int) -> list[list[Row]]:
+    """Return the rows of each of the last `count` generations; those of one share the number of tokens drawn so far."""
+    generations = []
+    tokens = None
+    for place in reversed(range(len(history))):
+        row = history[place]
+        previous, tokens = tokens, row.get("num_tokens", -place)  # without it each row is of a generation of its own
+        if not generations or tokens != previous:
+            if len(generations) == count:
+                break
+            generations.append([])
+        generations[-1].append(row)
+    return [rows[::-1] for rows in reversed(generations)]
 
 
 def _lasts(history: History, find: Callable[[Row], float | None]) -> float | None:
@@ -538,7 +590,7 @@ def _lasts(history: History, find: Callable[[Row], float | None]) -> float | Non
     find: returns a number, or None where nothing is wrong with a row. Of a generation with several optimizer steps, the
     last row counts in which it finds something.
     """
-    latest = _generations(history)[-IN_A_ROW:]
+    latest = _last_generations(history, IN_A_ROW)
     if len(latest) < IN_A_ROW:
         return None
     found = None

@@ -21,7 +21,7 @@ def monitor(args: GRPOConfig, logs: dict, step: int, earlier: Sequence[Path]) ->
     Raises UserError for a metric that training does not log. One whose name begins with "eval_" may be logged at some
     steps only.
     """
-    metric = args.metric_for_best_model
+    metric = args.monitored_metric
     was_evaluated = any(name.startswith("eval_") for name in logs)
     may_be_missing = metric.startswith("eval_") and not was_evaluated
     if logs and metric not in logs and not may_be_missing:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 #: What a callback may have a method for, in the order of a step.
 EVENTS = (
-    "on_train_begin", "on_step_begin", "on_progress", "on_step_end", "on_evaluate", "on_save", "on_log", "on_train_end",
+    "on_init_end", "on_train_begin", "on_epoch_begin", "on_step_begin", "on_progress", "on_step_end", "on_log",
+    "on_evaluate", "on_save", "on_epoch_end", "on_train_end",
 )  # fmt: skip
 
 
@@ -15,7 +16,8 @@ class TrainerState:
     """Where the run is. The fields of transformers' `TrainerState` have their meaning there.
 
     epoch: passes over the prompts so far. log_history: what this session's `on_log` got. best_metric: the best value
-    of `metric_for_best_model` in an evaluation, and best_global_step its step; None before the first one.
+    of `metric_for_best_model` in an evaluation, and best_global_step its step; None before the first one. total_flos:
+    not counted.
 
     history: the metrics of all steps of the run, earlier sessions included. completions: plain records of the last
     step's completions, one a completion. phase: what the trainer does now, such as "drawing completions"; empty where
@@ -35,6 +37,8 @@ class TrainerState:
     best_global_step: int | None = None
     is_local_process_zero: bool = True
     is_world_process_zero: bool = True
+    is_hyper_param_search: bool = False
+    total_flos: float = 0.0
     history: list = field(default_factory=list, repr=False)
     completions: list = field(default_factory=list, repr=False)
     phase: str = ""
@@ -44,8 +48,7 @@ class TrainerState:
         """Keep the value of an evaluation where it is the best so far. metric: metric_for_best_model, or None."""
         if metric is None:
             return
-        name = metric if metric.startswith("eval_") else f"eval_{metric}"
-        value = metrics.get(name)
+        value = metrics.get(metric)
         if value is None:
             return
         sign = 1 if greater_is_better else -1
@@ -87,7 +90,8 @@ def tell_callbacks(
         if method is None:
             continue
         returned = method(args, state, control, **_accepted(method, more))
-        control = control if returned is None else returned
+        if isinstance(returned, TrainerControl):
+            control = returned
     return control
 
 

@@ -62,8 +62,6 @@ DIGESTS_OF_DATA = {
     "prompts": "the prompts of train_dataset",
     "answers": "the other columns of train_dataset (the answers)",
 }
-#: Settings that a user may change to mend a reward: completions that were drawn before stay what they are.
-SETTINGS_OF_REWARDS = {"reward_funcs", "reward_weights"}
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -316,12 +314,11 @@ def load_rollout(output_dir: str | Path, step: int, settings: dict) -> Generatio
 def load_draws(output_dir: str | Path, step: int, settings: dict) -> list[Group] | None:
     """Return the groups that were drawn for `step` and that are to be judged; None where there are none.
 
-    The settings of the rewards may be others, as a user may have mended them. Where they cannot be read, one sentence
-    says so, and they are moved aside.
+    Where they cannot be read, one sentence says so, and they are moved aside.
     """
 
     def rebuild(kept: dict) -> list[Group] | None:
-        if _without_rewards(kept["settings"]) != _without_rewards(settings):
+        if kept["settings"] != settings:
             return None
         judged = kept.get("generation", kept)
         return [Group.from_dict(group) for group in judged["groups"]]
@@ -346,8 +343,3 @@ def _read_rollout(output_dir: str | Path, step: int, rebuild: Callable[[dict], R
         set_aside(path)
     print(f"{path} cannot be read ({reason}): the completions of step {step + 1} are drawn and judged again.")
     return None
-
-
-def _without_rewards(settings: dict) -> dict:
-    """Return the settings that completions depend on."""
-    return {name: value for name, value in settings.items() if name not in SETTINGS_OF_REWARDS}

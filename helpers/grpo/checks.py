@@ -99,6 +99,15 @@ def check_reward_funcs(functions: object) -> list[Callable]:
     return functions
 
 
+def check_tokenizer(tokenizer: object, engine: object) -> None:
+    """Raise UserError unless there is an engine, or a tokenizer to make one with."""
+    if engine is None and not hasattr(tokenizer, "apply_chat_template"):
+        raise UserError(
+            f"processing_class is a {type(tokenizer).__name__}: pass the tokenizer that load_model returned, or leave "
+            "it out."
+        )
+
+
 def check_callbacks(callbacks: Sequence | None) -> list:
     """Return callbacks as a list. Raises UserError for one that is a class, or has nothing to call."""
     if callbacks is None:

@@ -335,11 +335,17 @@ class GRPOConfig:
             return False
         if self.save_strategy == "steps":
             return step % self.save_steps == 0
+        return self.completes_a_pass(step, prompts)
+
+    def completes_a_pass(self, step: int, prompts: int) -> bool:
+        """Tell whether an optimizer step is the last on the generation that completes a pass over the prompts.
+
+        step: counted from 1. prompts: of the data set.
+        """
         generations, steps_on_the_next = divmod(step, self.steps_on_a_generation)
         used = generations * self.groups_per_generation
         used_before = used - self.groups_per_generation
-        completes_a_pass = used // prompts > used_before // prompts
-        return steps_on_the_next == 0 and completes_a_pass
+        return steps_on_the_next == 0 and used // prompts > used_before // prompts
 
     def settings_of_the_run(self) -> dict:
         """Return the settings that a resumed run must share with the one that wrote the checkpoint."""
@@ -396,6 +402,14 @@ class GRPOConfig:
         return Clipping(
             self.epsilon, self.epsilon_high, self.delta, self.sapo_temperature_neg, self.sapo_temperature_pos
         )
+
+    @property
+    def monitored_metric(self) -> str | None:
+        """The logged metric that metric_for_best_model means: an evaluation's if there are any, as in transformers."""
+        metric = self.metric_for_best_model
+        if metric is None or self.eval_strategy == "no" or metric.startswith("eval_"):
+            return metric
+        return f"eval_{metric}"
 
     @property
     def warmup_count(self) -> int:

@@ -23,6 +23,7 @@ CHECKPOINT_NAME = re.compile(r"checkpoint-(\d+)")
 #: Errors of a disk that has no room, and of one that the user may not write to.
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+NO_FOLDER = {errno.ENOTDIR, errno.EEXIST}
 #: Errors that tell of the folder's content, and not of the disk that it is on.
 OTHER_CONTENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -54,6 +55,8 @@ def saving_to(path: str | Path) -> Iterator[None]:
         failure = f"Cannot write to {path} ({first_line(error)})"
         if number in NOT_ALLOWED:
             advice = "you may not write there; choose another output_dir, or change its permissions."
+        elif number in NO_FOLDER:
+            advice = "a file is in its place; choose another output_dir."
         else:
             remedy = "make room there" if number in NO_ROOM else "check the disk"
             advice = f"{remedy} and run this again; it goes on from the last whole checkpoint."

@@ -214,4 +214,4 @@ def micro_batch_loss(model: nn.Module, rows: UpdateRows, args: GRPOConfig, scale
         use_bias_correction_kl=args.use_bias_correction_kl,
         scale=scale,
     )
-    return MicroBatchLoss(policy, logprobs_BT, entropy_BT, old_BT, is_counted_BT, correction)
+    return MicroBatchLoss(policy, logprobs_BT, entropy_BT, old_BT, mask_BT > 0, is_counted_BT, correction)

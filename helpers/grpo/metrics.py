@@ -117,17 +117,18 @@ def _std(values: torch.Tensor) -> float | None:
 
 
 def mean_of_rows(rows: Sequence[dict]) -> dict:
-    """Return one row of metrics for several steps: means of fractions, lists joined, and else what the last step has.
+    """Return one row of metrics for several steps: means of fractions, lists joined, and else the last known value.
 
-    A mean is over the steps that have the value. Whole numbers, such as counts and the step, are the last step's.
+    A mean is over the steps that have the value. Whole numbers, such as counts and the step, are the last step's, and
+    so is the learning rate.
     """
-    last = rows[-1]
     means = {}
-    for name, value in last.items():
-        values = [row.get(name) for row in rows]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row[name] for row in rows if name in row]
+        value = values[-1]
         known = [value for value in values if isinstance(value, float) and math.isfinite(value)]
         is_fraction = value is None or isinstance(value, float)
-        if is_fraction and known:
+        if is_fraction and known and name != "learning_rate":
             means[name] = sum(known) / len(known)
         elif isinstance(value, list):  # a sign is given at one step
             means[name] = [item for part in values for item in part or ()]

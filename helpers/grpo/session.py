@@ -328,16 +328,15 @@ class Session:
             return None
         return newest_until(good_step, checkpoint_folders(self.args.output_dir))
 
-    def save_if_due(self, is_due: bool) -> None:
-        """Write a checkpoint of the last step where one is due."""
-        if is_due:
-            with interrupts_held():
-                self.save()
+    @property
+    def has_unsaved_step(self) -> bool:
+        """True if there is no checkpoint of the last step."""
+        return self._saved_step != self.step
 
     def save_last_step(self) -> None:
         """Write a checkpoint of the last step, unless there is one."""
         with interrupts_held():
-            if self._saved_step != self.step:
+            if self.has_unsaved_step:
                 self.save()
 
     # End

@@ -30,6 +30,7 @@ from helpers.grpo.checks import (
     check_prompts,
     check_reward_funcs,
     check_rewards,
+    check_tokenizer,
     dataset_digests,
 )
 from helpers.grpo.config import GRPOConfig
@@ -60,11 +61,13 @@ from helpers.model.lora import adapter_norm, check_trainable, checkpoint_layers,
 from helpers.rewards.calling import name_of, source_digest
 from helpers.rollout.completion import Completion
 from helpers.rollout.engine import RolloutEngine
-from helpers.runtime import GIB, UserError, interrupts_held, random_seed, whole_folder
+from helpers.runtime import GIB, UserError, files_added_to, interrupts_held, random_seed, whole_folder
 from helpers.tasks import Grade, Task
 from helpers.tasks.grading import grade_answers
 from helpers.tasks.task import Row
 
+#: What `save_model` writes.
+ADAPTER_FILES = {"README.md", "adapter_config.json", "adapter_model.safetensors", "trainer_state.json"}
 #: Models that a trainer of this process has changed: starting a new run on one is a mistake, a control's above all.
 _moved = weakref.WeakSet()
 
@@ -106,10 +109,10 @@ class GRPOTrainer:
         callbacks: objects with some of the methods in `helpers.grpo.callbacks.EVENTS`, such as transformers' callbacks.
             Each is called as method(args, state, control, **more), with a `TrainerState`, a `TrainerControl`, model,
             processing_class, optimizer and lr_scheduler. `on_train_begin` comes when a run is resumed or begun, and
-            `on_train_end` last, however it ended; `on_step_begin` and `on_step_end` around a step; `on_evaluate`, also
-            with metrics, and `on_save` after that is done; `on_log` every `logging_steps` steps, also with logs, the
-            metrics, and completions, plain dicts of the last step's. `on_progress` is ours: it comes whenever
-            `state.phase` or `state.progress` has changed.
+            `on_train_end` last, however it ended; `on_step_begin` and `on_step_end` around a step; then `on_log` every
+            `logging_steps` steps, also with logs, the metrics, and completions, plain dicts of the last step's;
+            `on_evaluate`, also with metrics, and `on_save` after that is done. `on_progress` is ours: it comes
+            whenever `state.phase` or `state.progress` has changed.
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
         engine: what generates; default: a `RolloutEngine` for the lengths and batch of `args`.
@@ -122,7 +125,7 @@ class GRPOTrainer:
     def __init__(
         self,
         model,
-        reward_funcs: Callable | Sequence[Callable],
+        reward_funcs: Callable | Sequence[Callable] | None = None,
         args: GRPOConfig | None = None,
         train_dataset=None,
         processing_class=None,
@@ -159,6 +162,7 @@ class GRPOTrainer:
         check_rewards(self.reward_names, args.reward_weights)
         if processing_class is None and engine is None:
             processing_class = _tokenizer_of(model)
+        check_tokenizer(processing_class, engine)
         self.processing_class = processing_class
         self.engine = engine or RolloutEngine(
             model,
@@ -188,6 +192,11 @@ class GRPOTrainer:
         self._is_training = False
         self._is_moving_weights = False  # until the step's records are written
         self._unlogged = []  # metrics of the steps since the last `on_log`
+        self._tell_callbacks("on_init_end")
+
+    def add_callback(self, callback) -> None:
+        """Add a callback. Raises UserError for one that is a class, or has nothing to call."""
+        self.callbacks += check_callbacks([callback])
 
     def _completed(self, args: GRPOConfig) -> GRPOConfig:
         """Return the settings with numbers for what follows from the data, the task and the model."""
@@ -256,6 +265,10 @@ class GRPOTrainer:
                     yield self._train_step()
                     if time.monotonic() > deadline:
                         break
+                self._log_steps()
+                if session.has_unsaved_step:
+                    session.save_last_step()
+                    self._tell_callbacks("on_save")
             self.chosen = session.load_best()
 
     @property
@@ -321,9 +334,10 @@ class GRPOTrainer:
             self.state.epoch = self._epochs(self.state.global_step)
             self._is_moving_weights = False
         self._tell_callbacks("on_step_end")
+        self._log_if_due(logs)
         logs = logs | self._evaluate_if_due()
         self._save_if_due()
-        self._log_if_due(logs)
+        self._tell_of_epochs()
         session.stop_for(alarms)
         return TrainStep(self.state.global_step, generation, logs, records)
 
@@ -334,13 +348,14 @@ class GRPOTrainer:
             return {}
         metrics = self.evaluate()
         self.session.note_evaluation(metrics)
+        self._log({"step": self.state.global_step, **metrics})
         self._tell_callbacks("on_evaluate", metrics=dict(metrics))
         self._note_best(metrics, self.state.global_step)
         return metrics
 
     def _note_best(self, metrics: dict, step: int) -> None:
         """Tell the state of an evaluation of the weights after `step`."""
-        self.state.note_evaluation(metrics, step, self.args.metric_for_best_model, self.args.greater_is_better)
+        self.state.note_evaluation(metrics, step, self.args.monitored_metric, self.args.greater_is_better)
 
     def _save_if_due(self) -> None:
         """Write a checkpoint after a step for which that is due or asked for, and after the last one."""
@@ -350,29 +365,47 @@ class GRPOTrainer:
         if not (is_due or is_last or self.control.should_save):
             return
         self._note_phase("saving")
-        self.session.save_if_due(True)
+        self.session.save_last_step()
         self._tell_callbacks("on_save")
 
     def _log_if_due(self, logs: dict) -> None:
         """Show the callbacks the means over the steps since they were shown any, every `logging_steps` steps."""
         self._unlogged.append(logs)
-        self.state.phase = ""
         is_due = self.state.global_step % self.args.logging_steps == 0
-        if not (is_due or self._is_at_the_end or self.control.should_log):
+        if is_due or self._is_at_the_end or self.control.should_log:
+            self._log_steps()
+
+    def _log_steps(self) -> None:
+        """Show the callbacks the means over the steps since they were shown any, if there are such steps."""
+        if self._unlogged:
+            shown = mean_of_rows(self._unlogged)
+            self._unlogged = []
+            self._log(shown)
+
+    def _log(self, logs: dict) -> None:
+        """Show the callbacks a row of metrics."""
+        logs = {**logs, "epoch": self.state.epoch}
+        self.state.phase = ""
+        self.state.log_history.append(logs)
+        self._tell_callbacks("on_log", logs=dict(logs), completions=self.last_completions)
+
+    def _tell_of_epochs(self) -> None:
+        """Tell the callbacks where a step completes a pass over the prompts."""
+        if not self.args.completes_a_pass(self.state.global_step, len(self.train_dataset)):
             return
-        shown = mean_of_rows(self._unlogged)
-        self._unlogged = []
-        self.state.log_history.append(shown)
-        self._tell_callbacks("on_log", logs=dict(shown), completions=self.last_completions)
+        self._tell_callbacks("on_epoch_end")
+        if not self._is_at_the_end:
+            self._tell_callbacks("on_epoch_begin")
 
     @contextmanager
     def _told_to_callbacks(self) -> Iterator[None]:
         """Tell the callbacks when a session begins, and when it ends, however it does."""
         self.control = TrainerControl()
         self.state.phase = "starting"
-        self._tell_callbacks("on_train_begin")
         self._is_training = True
         try:
+            self._tell_callbacks("on_train_begin")
+            self._tell_callbacks("on_epoch_begin")
             yield
         finally:
             self._is_training = False
@@ -415,9 +448,16 @@ class GRPOTrainer:
         metrics = {**measured, **generation.metrics, "runtime": time.monotonic() - started}
         return {f"eval_{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
 
-    def save_model(self, folder: str | Path) -> None:
-        """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all."""
-        with saving_to(folder), interrupts_held(), whole_folder(folder) as part:
+    def save_model(self, folder: str | Path | None = None) -> None:
+        """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all.
+
+        folder: default: output_dir. A folder that holds more than an adapter, such as that of the run, keeps the rest.
+        """
+        folder = Path(self.args.output_dir if folder is None else folder)
+        with saving_to(folder):
+            others = folder.is_dir() and any(file.name not in ADAPTER_FILES for file in folder.iterdir())
+        written_to = files_added_to(folder) if others else whole_folder(folder)
+        with saving_to(folder), interrupts_held(), written_to as part:
             save_adapter(self.model, part)
             step = self.chosen["step"] if self.chosen else self.state.global_step
             state = {
@@ -607,7 +647,7 @@ class GRPOTrainer:
                 statistics.add(aux_loss=aux_loss.detach())
                 loss = loss + scale * args.router_aux_loss_coef * aux_loss
             loss.backward()
-        policy_drew = rows.old_BT is None and not args.mask_truncated_completions
+        policy_drew = rows.old_BT is None
         statistics.add_micro_batch(found, rows.sampler_BT, scale, policy_drew)
         routers.note_flips(rows, statistics)
         return found.logprobs.detach()

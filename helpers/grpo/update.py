@@ -75,14 +75,16 @@ class MicroBatchLoss(NamedTuple):
     """What `loop.micro_batch_loss` returns.
 
     policy: the loss, to call backward on, and what `policy_loss` says of it. logprobs, entropy: of the policy, float32
-    [B, T]. old: log-probabilities of the policy that drew, as the trainer computes them. is_counted: bool [B, T], the
-    tokens that count. correction: the importance weights, or None where they are switched off.
+    [B, T]. old: log-probabilities of the policy that drew, as the trainer computes them. is_drawn: bool [B, T], the
+    tokens of completions. is_counted: bool [B, T], those that count in the loss. correction: the importance weights, or
+    None where they are switched off.
     """
 
     policy: PolicyLoss
     logprobs: Tensor
     entropy: Tensor
     old: Tensor
+    is_drawn: Tensor
     is_counted: Tensor
     correction: Correction | None
 
@@ -140,13 +142,12 @@ class UpdateStatistics:
     def add_micro_batch(self, found: MicroBatchLoss, sampler_BT: Tensor, scale: float, policy_drew: bool) -> None:
         """Take in a micro-batch.
 
-        scale: that of its loss. policy_drew: whether the policy as it is now drew it, and every token that was drawn
-        counts; a choice among the completions would make their tokens look more or less likely than they are.
+        scale: that of its loss. policy_drew: whether the policy as it is now drew it.
         """
         self.add_loss(found.policy, found.entropy.detach(), found.is_counted, scale)
         self.add_sampler(found.old, sampler_BT, found.is_counted)
         if policy_drew:
-            self.add_draws(found.logprobs.detach(), found.entropy.detach(), found.is_counted)
+            self.add_draws(found.logprobs.detach(), found.entropy.detach(), found.is_drawn)
         if found.correction:
             self.add_correction(found.correction, found.is_counted)
 
@@ -187,14 +188,19 @@ class UpdateStatistics:
         )
         self.note_extremes("difference", difference_BT, is_counted_BT)
 
-    def add_draws(self, logprobs_BT: Tensor, entropy_BT: Tensor, is_counted_BT: Tensor) -> None:
+    def add_draws(self, logprobs_BT: Tensor, entropy_BT: Tensor, is_drawn_BT: Tensor) -> None:
         """Take in by how much the tokens surprise the policy that is said to have drawn them.
 
         The expected -log pi of a token that pi draws is the entropy of pi. So the difference is 0 on average, whatever
-        the prompt, and each token's is uncorrelated with those before it.
+        the prompt, and each token's is uncorrelated with those before it. A choice among the completions would change
+        that, so those that are left out of the loss count here.
         """
-        surprise_BT = (-logprobs_BT - entropy_BT).double().masked_fill(~is_counted_BT, 0.0)
-        self.add(surprise=surprise_BT.sum(), surprise_squares=surprise_BT.square().sum())
+        surprise_BT = (-logprobs_BT - entropy_BT).double().masked_fill(~is_drawn_BT, 0.0)
+        self.add(
+            drawn=is_drawn_BT.sum(),
+            surprise=surprise_BT.sum(),
+            surprise_squares=surprise_BT.square().sum(),
+        )
 
     def add_correction(self, correction: Correction, is_counted_BT: Tensor) -> None:
         """Take in importance weights, and how many of the ratios were within the bounds."""
@@ -257,7 +263,7 @@ class UpdateStatistics:
         if raw_squares:
             found["sampling/raw_effective_sample_size"] = read["sum raw_ratios"] ** 2 / raw_squares
         if "sum surprise" in read:
-            found["sampling/surprise"] = mean("surprise", "tokens")
+            found["sampling/surprise"] = mean("surprise", "drawn")
             spread = read["sum surprise_squares"] ** 0.5
             found["sampling/surprise_z"] = read["sum surprise"] / spread if spread else None
         if "sum kl" in read:
@@ -278,5 +284,6 @@ class UpdateStatistics:
             found["router/flip_rate"] = mean("flipped_choices", "expert_choices")
             found["router/flipped_tokens"] = mean("flipped_tokens", "routed_tokens")
         if not has_tokens:
-            found = dict.fromkeys(found) | {"loss": 0.0}
+            drawn = {name: value for name, value in found.items() if name.startswith("sampling/surprise")}
+            found = {**dict.fromkeys(found), "loss": 0.0, **drawn}
         return found

@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import CellType, CodeType
 
 from helpers.rewards.arguments import scalar, shown
 from helpers.rollout.completion import Completion
@@ -56,19 +57,57 @@ def name_of(function: Callable) -> str:
 
 
 def source_digest(function: Callable) -> str:
-    """Return a short digest of the source of a reward; of an object that can be called, of its class.
+    """Return a short digest of a reward: of its source and of the plain values that it is made with.
 
-    Where the source is not to be had, as in `exec`, it is that of the compiled code, and else of the name.
+    Those are the arguments of a partial, what a closure holds, and the attributes of an object that can be called.
+    Where the source is not to be had, as in `exec`, the compiled code stands for it.
     """
-    function = inspect.unwrap(behind_partials(function))
+    values = []
+    while isinstance(function, functools.partial):
+        values += [function.args, function.keywords]
+        function = function.func
+    function = inspect.unwrap(function)
     if not inspect.isroutine(function):
+        values.append(getattr(function, "__dict__", {}))
         function = type(function)
+    closure = getattr(function, "__closure__", None) or ()
+    values += [cell.cell_contents for cell in closure if _is_filled(cell)]
+    text = f"{_source_of(function)} {[_plain(value) for value in values]}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_filled(cell: CellType) -> bool:
     try:
-        text = inspect.getsource(function)
+        cell.cell_contents  # noqa: B018  # raises where nothing is in it yet
+    except ValueError:
+        return False
+    return True
+
+
+def _source_of(function: Callable) -> str:
+    """Return the source of a function or class, or what stands for it."""
+    try:
+        return inspect.getsource(function)
     except (OSError, TypeError):
         code = getattr(function, "__code__", None)
-        text = repr((code.co_code, code.co_consts, code.co_names)) if code else name_of(function)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _text_of_code(code) if code else name_of(function)
+
+
+def _text_of_code(code: CodeType) -> str:
+    """Return a text that is the same in every process, for the same code."""
+    constants = [_text_of_code(value) if isinstance(value, CodeType) else _plain(value) for value in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names}"
+
+
+def _plain(value: object) -> str:
+    """Return a value as text if it is plain; of others, whose text may differ from process to process, the type."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(_plain, value)))}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_plain(key)}: {_plain(item)}' for key, item in value.items())}}}"
+    return repr(value) if type(value) in PLAIN else type(value).__name__
 
 
 def call_reward(function: Callable, *arguments, **keywords):

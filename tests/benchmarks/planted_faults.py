@@ -272,6 +272,9 @@ HEALTHY_RUNS = (
         1,
     ),
     (Planted("rows of one's own", settings={"task": "custom"}), 1),
+    (Planted("math, beta 0.04", settings={"task": "math", "beta": 0.04}), 1),
+    (Planted("math, one prompt a step", settings={"task": "math", "generation_batch_size": 8}), 1),
+    (Planted("math, truncated ones masked", settings={"task": "math", "mask_truncated_completions": True}), 1),
 )
 UNMOVED = Planted("matmul, learning rate 0", settings={"task": "matmul", "learning_rate": 0.0, "max_steps": 20})
 

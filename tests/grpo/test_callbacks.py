@@ -40,20 +40,48 @@ def test_the_events_of_a_run_come_in_transformers_order(tmp_path, prompts):
     trainer = trainer_in(tmp_path, prompts, callbacks=[listener], eval_dataset=prompts.select([0]), **settings)
     trainer.train()
     assert listener.heard == [
+        ("on_init_end", 0),
         ("on_train_begin", 0),
+        ("on_epoch_begin", 0),
         ("on_step_begin", 0),
         ("on_step_end", 1),
         ("on_log", 1),
         ("on_step_begin", 1),
         ("on_step_end", 2),
+        ("on_log", 2),
+        ("on_log", 2),
         ("on_evaluate", 2),
         ("on_save", 2),
-        ("on_log", 2),
         ("on_train_end", 2),
     ]
     assert listener.keywords["on_step_end"]["model"] is trainer.model
     assert listener.keywords["on_evaluate"]["metrics"]["eval_reward"] is not None
-    assert listener.keywords["on_log"]["logs"]["step"] == 2 and len(listener.keywords["on_log"]["completions"]) == 8
+    logs = listener.keywords["on_log"]["logs"]
+    assert logs["step"] == 2 and "eval_reward" in logs and len(listener.keywords["on_log"]["completions"]) == 8
+
+
+def test_epochs_are_told(tmp_path, prompts):
+    """A callback for the end of an epoch was never called. Three steps of two prompts are one pass over six."""
+    listener = Listener()
+    trainer_in(tmp_path, prompts.select(range(6)), callbacks=[listener], max_steps=7, save_steps=10, **SHORT).train()
+    epochs = [(event, step) for event, step in listener.heard if "epoch" in event]
+    assert epochs == [
+        ("on_epoch_begin", 0), ("on_epoch_end", 3), ("on_epoch_begin", 3), ("on_epoch_end", 6), ("on_epoch_begin", 6),
+    ]  # fmt: skip
+    assert listener.keywords["on_log"]["logs"]["epoch"] == 7 / 3
+
+
+def test_a_run_that_ends_early_tells_the_rest(tmp_path, prompts):
+    """Steps since the last `on_log` were never shown, nor the checkpoint of the last step."""
+    listener = Listener()
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            control.should_training_stop = state.global_step == 3
+
+    settings = {"max_steps": 9, "save_steps": 10, "logging_steps": 5, **SHORT}
+    trainer_in(tmp_path, prompts, callbacks=[Stop(), listener], **settings).train()
+    assert listener.heard[-3:] == [("on_log", 3), ("on_save", 3), ("on_train_end", 3)]
 
 
 def test_a_callback_gets_what_its_method_names(tmp_path, prompts):
@@ -155,8 +183,13 @@ def test_logging_steps(tmp_path, prompts):
 
 def test_means_are_over_the_steps_that_have_a_value():
     """A sign is given at one step, and would be lost where the next one is shown."""
-    rows = [{"step": 1, "kl": None, "reward": 1.0, "signs": ["a"]}, {"step": 2, "kl": 0.5, "reward": 3.0, "signs": []}]
-    assert mean_of_rows(rows) == {"step": 2, "kl": 0.5, "reward": 2.0, "signs": ["a"]}
+    rows = [
+        {"step": 1, "kl": None, "reward": 1.0, "signs": ["a"], "learning_rate": 0.2, "mine": 4.0},
+        {"step": 2, "kl": 0.5, "reward": 3.0, "signs": [], "learning_rate": 0.1},
+    ]
+    assert mean_of_rows(rows) == {
+        "step": 2, "kl": 0.5, "reward": 2.0, "signs": ["a"], "learning_rate": 0.1, "mine": 4.0,
+    }  # fmt: skip
     assert mean_of_rows(rows[:1]) == rows[0]
 
 
@@ -186,7 +219,7 @@ def test_callbacks_hear_the_step_that_a_run_is_resumed_at(tmp_path, prompts):
     [
         ([PrinterCallback], "holds the class PrinterCallback: pass an object of it, PrinterCallback()"),
         (PrinterCallback(), "callbacks must be a list of objects; got a PrinterCallback"),
-        ([object()], "has none of the methods on_train_begin"),
+        ([object()], "has none of the methods on_init_end"),
     ],
 )
 def test_a_callback_that_would_not_be_called_is_one_sentence(tmp_path, prompts, callbacks, words):

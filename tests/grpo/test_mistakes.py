@@ -1,5 +1,9 @@
 """Likely mistakes in the arguments of the trainer: each is one sentence that says what to do, before any work."""
 
+import subprocess
+import sys
+from functools import partial
+
 import datasets
 import pytest
 import torch
@@ -116,6 +120,10 @@ def test_use_cpu_on_another_device(prompts):
     model, tokenizer = load_model(profile="tiny", dense="fp32")
     model = add_lora(model, r=4, alpha=8).to("meta")
     refused("use_cpu=True, and the model is on meta", model, toy_reward, GRPOConfig(use_cpu=True), prompts, tokenizer)
+
+
+def test_a_name_in_place_of_a_tokenizer(adapted, prompts):
+    refused("processing_class is a str: pass the tokenizer", adapted[0], toy_reward, GRPOConfig(), prompts, "gpt-oss")
 
 
 def test_the_tokenizer_is_found_beside_the_model(adapted, prompts, tmp_path):
@@ -240,8 +248,22 @@ def one(prompts, completions, **_):
 
 
 class Callable:
+    def __init__(self, pay=1.0):
+        self.pay = pay
+
     def __call__(self, prompts, completions, **_):
-        return [1.0] * len(completions)
+        return [self.pay] * len(completions)
+
+
+def paying(pay):
+    def reward(prompts, completions, **_):
+        return [pay] * len(completions)
+
+    return reward
+
+
+#: Code without a source, whose text holds an address and the order of a set.
+COMPILED = "def f(x): return [(lambda: y)() for y in {'a', 'b', 'c'}]"
 
 
 def test_the_source_of_a_reward():
@@ -253,5 +275,13 @@ def test_the_source_of_a_reward():
     found = [source_digest(function) for function in (one, Callable(), halves["one"], thirds["one"])]
     assert len(set(found)) == 4
     assert source_digest(one) == found[0] and source_digest(Callable()) == found[1]
-    task = get_task("math")
-    assert all(source_digest(function) for function in task.reward_funcs)
+    made = [paying(1), paying(2), Callable(2.0), partial(one, t=1), partial(one, t=2), *get_task("math").reward_funcs]
+    assert len({*found, *map(source_digest, made)}) == len(found) + len(made)
+    assert source_digest(paying(2)) == source_digest(made[1])
+
+
+def test_the_source_of_a_reward_is_the_same_in_every_process():
+    """Each resume said that the reward had changed, as the text of compiled code holds addresses."""
+    program = f"from helpers.rewards.calling import source_digest\nexec({COMPILED!r})\nprint(source_digest(f))"
+    told = {subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout for _ in range(2)}
+    assert len(told) == 1 and len(told.pop().strip()) == 16

@@ -293,12 +293,16 @@ def test_tokens_that_the_policy_would_not_draw_are_a_surprise(tmp_path, prompts)
 
 
 def test_only_the_policy_that_drew_can_be_surprised(tmp_path, prompts):
-    """Where completions are left out, or the policy has moved, the mean is not 0 and says nothing."""
+    """Once it has moved, the mean is not 0. Completions that are left out of the loss were drawn by it, too, and a mean
+    without them would be one of the short ones."""
     trainer = trainer_in(tmp_path, prompts, num_iterations=2, max_steps=2)
     first, second = (step.metrics for step in trainer.steps())
     assert first["sampling/surprise"] is not None and "sampling/surprise" not in second
-    masked = trainer_in(tmp_path / "masked", prompts, mask_truncated_completions=True)
-    assert "sampling/surprise" not in masked.backward(masked.generate(0)).metrics()
+    surprises = []
+    for is_masked in (False, True):
+        trainer = trainer_in(tmp_path / str(is_masked), prompts, mask_truncated_completions=is_masked)
+        surprises.append(trainer.backward(trainer.generate(0)).metrics()["sampling/surprise"])
+    assert surprises[0] == pytest.approx(surprises[1])
 
 
 def test_the_raw_sample_size_is_not_bounded(tmp_path, prompts):
