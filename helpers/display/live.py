@@ -56,6 +56,9 @@ class LiveView:
             self.first_step = step
         self._obey(control)
         self._show(state)
+        is_evaluation = "reward" not in logs
+        if is_evaluation:  # its step has been printed
+            return
         is_due = step % self.every == 0 or step in (self.first_step, state.max_steps)
         if self.prints and (is_due or logs.get("monitor/signs")):
             print(page.line(state), flush=True)

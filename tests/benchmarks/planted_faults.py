@@ -263,8 +263,6 @@ FAULTS = (
 )
 #: Healthy runs, and the number of seeds of each.
 HEALTHY_RUNS = (
-    (Planted("matmul", settings={"task": "matmul"}), 3),
-    (Planted("matmul, 2 iterations", settings={"task": "matmul", "num_iterations": 2}), 2),
     (Planted("math", settings={"task": "math"}), 2),
     (Planted("math without a task", settings={"task": "math"}, has_task=False), 1),
     (
@@ -275,6 +273,8 @@ HEALTHY_RUNS = (
     (Planted("math, beta 0.04", settings={"task": "math", "beta": 0.04}), 1),
     (Planted("math, one prompt a step", settings={"task": "math", "generation_batch_size": 8}), 1),
     (Planted("math, truncated ones masked", settings={"task": "math", "mask_truncated_completions": True}), 1),
+    (Planted("matmul, 2 iterations", settings={"task": "matmul", "num_iterations": 2}), 1),
+    (Planted("matmul", settings={"task": "matmul"}), 2),
 )
 UNMOVED = Planted("matmul, learning rate 0", settings={"task": "matmul", "learning_rate": 0.0, "max_steps": 20})
 

@@ -201,7 +201,7 @@ def test_a_backup_that_dies_during_the_run_is_one_sentence_a_save(run, backup, d
     """A Drive that goes away in the night must not end the run."""
 
     class Die:
-        def on_log(self, args, state, *_, **__):
+        def on_save(self, args, state, *_, **__):
             drive.is_dead = True
 
     shutil.rmtree(run)

@@ -127,7 +127,7 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path, prompts, whole,
             append(self, row)
 
         class Fill:
-            def on_log(self, args, state, *_, **__):
+            def on_save(self, args, state, *_, **__):
                 if limit:
                     fill(limit)
 
