@@ -28,12 +28,13 @@ LEAST_ENTROPY = 0.25
 #: Entropy may double and rise by so many nats a token; beyond the second number the policy writes noise.
 MOST_ENTROPY_RISE = 0.5
 DESTROYED_ENTROPY_RISE = 1.5
-#: From half as much again and so many nats on, weights are in doubt: a checkpoint from before is kept.
+#: Weights are in doubt from an entropy of 1.5 times the first plus so many nats on: a checkpoint from before is kept.
 DOUBTFUL_ENTROPY_RISE = 0.1
-#: Norm of the gradient, over its median in steps with something to learn, and the least norm that is too large; beyond
-#: the second pair the policy writes noise.
+#: Norm of the gradient, over its median in the first steps with something to learn, and the least norm that is too
+#: large. From DOUBTFUL_GRADIENT on, weights are in doubt, and beyond the last pair the policy writes noise.
 MOST_GRADIENT = 30.0
 LEAST_LARGE_GRADIENT = 1.0
+DOUBTFUL_GRADIENT = 10.0
 DESTROYED_GRADIENT = 1000.0
 LEAST_DESTROYED_GRADIENT = 100.0
 #: How far the mean reward may stay below its best, in standard deviations of the rewards of single completions, and in
@@ -142,7 +143,7 @@ def _monitor_alarms(history: History) -> list[Alarm]:
 
 
 def last_good_step(history: History) -> int | None:
-    """Return the last step whose weights are above doubt while later ones are in doubt; None where none are.
+    """Return the last step before the weights came into doubt; None where they are not in doubt.
 
     A row tells of the weights that its step began with. So where row 7 is the first that is in doubt, the weights after
     step 6 are, and those after step 5 are the last good ones.
@@ -338,7 +339,7 @@ def _looks_destroyed(row: Row, history: History) -> bool:
     Its entropy or its gradient are far up; or its entropy is up, and nothing can be learnt from its rewards, or its
     completions no longer end.
     """
-    usual = _usual_gradient(history[:1]) or _usual_gradient(history)
+    usual = _usual_gradient(history[:1]) or _usual_gradient(history)  # later steps may be destroyed already
     if usual is not None:
         bound = max(DESTROYED_GRADIENT * usual, LEAST_DESTROYED_GRADIENT)
         if _above(row, "grad_norm", bound) is not None:
@@ -357,10 +358,7 @@ def _is_in_doubt(row: Row, history: History) -> bool:
     """Tell whether a row may be the beginning of what ends in a destroyed policy."""
     at_first = _first_entropy(history)
     has_more_entropy = at_first is not None and _above(row, "entropy", 1.5 * at_first + DOUBTFUL_ENTROPY_RISE)
-    usual = _usual_gradient(history[:1]) or _usual_gradient(history)
-    bound = None if usual is None else max(MOST_GRADIENT * usual, LEAST_LARGE_GRADIENT)
-    has_more_gradient = bound is not None and _above(row, "grad_norm", bound)
-    return bool(has_more_entropy or has_more_gradient)
+    return bool(has_more_entropy or _above(row, "grad_norm", DOUBTFUL_GRADIENT))
 
 
 def _destroyed_policy(history: History) -> dict | None:
@@ -387,7 +385,10 @@ def _reward_collapse(history: History) -> dict | None:
     ends = range(REWARD_WINDOW, len(rewards) - REWARD_WINDOW + 1)
     best_end = max(ends, key=lambda end: sum(rewards[end - REWARD_WINDOW : end]))
     best = sum(rewards[best_end - REWARD_WINDOW : best_end]) / REWARD_WINDOW
-    spread = sum(stds[best_end - REWARD_WINDOW : best_end]) / REWARD_WINDOW
+    # where all earned the same at its best, the standard deviation of now says how far a mean may be from it
+    spread_then = sum(stds[best_end - REWARD_WINDOW : best_end]) / REWARD_WINDOW
+    spread_now = sum(stds[-REWARD_WINDOW:]) / REWARD_WINDOW
+    spread = max(spread_then, spread_now)
     allowed = max(MOST_REWARD_FALL * spread, MOST_REWARD_FALL_OVER_NOISE * _noise(rewards[:best_end]))
     if latest >= best - allowed:
         return None
@@ -502,7 +503,7 @@ RULES = (
     Rule(
         "gradient norm",
         _gradient_rise,
-        "The norm of the gradient is {latest:.3g}, {usual:.3g} in the steps before: lower learning_rate, set "
+        "The norm of the gradient is {latest:.3g}, {usual:.3g} in the first steps: lower learning_rate, set "
         "max_grad_norm, and look at the rewards for outliers.",
     ),
     Rule(

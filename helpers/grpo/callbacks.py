@@ -16,8 +16,8 @@ class TrainerState:
     """Where the run is. The fields of transformers' `TrainerState` have their meaning there.
 
     epoch: passes over the prompts so far. log_history: what this session's `on_log` got. best_metric: the best value
-    of `metric_for_best_model` in an evaluation, and best_global_step its step; None before the first one. total_flos:
-    not counted.
+    of `metric_for_best_model` in an evaluation, and best_global_step its step; None before the first one.
+    best_model_checkpoint and total_flos are not kept.
 
     history: the metrics of all steps of the run, earlier sessions included. completions: plain records of the last
     step's completions, one a completion. phase: what the trainer does now, such as "drawing completions"; empty where
@@ -35,6 +35,7 @@ class TrainerState:
     log_history: list = field(default_factory=list, repr=False)
     best_metric: float | None = None
     best_global_step: int | None = None
+    best_model_checkpoint: str | None = None
     is_local_process_zero: bool = True
     is_world_process_zero: bool = True
     is_hyper_param_search: bool = False
@@ -62,11 +63,12 @@ class TrainerControl:
     """Requests of callbacks.
 
     should_training_stop: end the run, saved, after the step under way. should_evaluate, should_save, should_log: do it
-    after this step, whether it is due or not. They count in `on_step_begin` and `on_step_end`; the last two in
-    `on_evaluate`, too.
+    after this step, whether it is due or not. They count in `on_step_begin`, `on_step_end` and `on_epoch_end`, and
+    should_save in `on_evaluate`, too. should_epoch_stop has no effect.
     """
 
     should_training_stop: bool = False
+    should_epoch_stop: bool = False
     should_evaluate: bool = False
     should_save: bool = False
     should_log: bool = False

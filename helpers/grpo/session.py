@@ -319,7 +319,7 @@ class Session:
         return monitor(args, logs, self.step, earlier)
 
     def last_good_checkpoint(self) -> Path | None:
-        """Return the newest checkpoint of the steps before an alarm that may stop the run began to build up.
+        """Return the newest checkpoint from before the weights came into doubt.
 
         None where nothing is in doubt, and where no such checkpoint is left.
         """

@@ -110,8 +110,9 @@ class GRPOTrainer:
             Each is called as method(args, state, control, **more), with a `TrainerState`, a `TrainerControl`, model,
             processing_class, optimizer and lr_scheduler. `on_train_begin` comes when a run is resumed or begun, and
             `on_train_end` last, however it ended; `on_step_begin` and `on_step_end` around a step; then `on_log` every
-            `logging_steps` steps, also with logs, the metrics, and completions, plain dicts of the last step's;
-            `on_evaluate`, also with metrics, and `on_save` after that is done. `on_progress` is ours: it comes
+            `logging_steps` steps, also with logs, means over these steps, and completions, plain dicts of the last
+            step's; `on_evaluate`, also with metrics, after an evaluation, and `on_save` after a checkpoint. The events
+            of an epoch come with the steps that complete a pass over the prompts. `on_progress` is ours: it comes
             whenever `state.phase` or `state.progress` has changed.
         task: grades the completions for the log and the monitor; its `settings()` are kept with checkpoints and
             adapters. None: no grades. The gradient depends on the rewards alone.
@@ -158,6 +159,8 @@ class GRPOTrainer:
         self.task = task
         self.reward_funcs = check_reward_funcs(reward_funcs)
         self.reward_names = [name_of(function) for function in self.reward_funcs]
+        # now, as the values that a function keeps change while it works
+        self.reward_digests = dict(zip(self.reward_names, map(source_digest, self.reward_funcs), strict=True))
         self.args = args = self._completed(args)
         check_rewards(self.reward_names, args.reward_weights)
         if processing_class is None and engine is None:
@@ -220,8 +223,8 @@ class GRPOTrainer:
 
     def _epochs(self, steps: int) -> float:
         """Return the passes over the prompts that so many optimizer steps make."""
-        groups = self.args.generation_batch_size // self.args.num_generations
-        return steps / self.args.steps_on_a_generation * groups / len(self.train_dataset)
+        generations = steps / self.args.steps_on_a_generation
+        return generations * self.args.groups_per_generation / len(self.train_dataset)
 
     @property
     def last_completions(self) -> list[dict]:
@@ -334,11 +337,15 @@ class GRPOTrainer:
             self.state.epoch = self._epochs(self.state.global_step)
             self._is_moving_weights = False
         self._tell_callbacks("on_step_end")
-        self._log_if_due(logs)
+        completes_a_pass = self.args.completes_a_pass(self.state.global_step, len(self.train_dataset))
+        if completes_a_pass:
+            self._tell_callbacks("on_epoch_end")
+        self._log_if_due(logs, is_last=any(alarm.stops for alarm in alarms))
         logs = logs | self._evaluate_if_due()
         self._save_if_due()
-        self._tell_of_epochs()
         session.stop_for(alarms)
+        if completes_a_pass and not self._is_at_the_end:
+            self._tell_callbacks("on_epoch_begin")
         return TrainStep(self.state.global_step, generation, logs, records)
 
     def _evaluate_if_due(self) -> dict[str, float]:
@@ -368,11 +375,14 @@ class GRPOTrainer:
         self.session.save_last_step()
         self._tell_callbacks("on_save")
 
-    def _log_if_due(self, logs: dict) -> None:
-        """Show the callbacks the means over the steps since they were shown any, every `logging_steps` steps."""
+    def _log_if_due(self, logs: dict, is_last: bool) -> None:
+        """Show the callbacks the means over the steps since they were shown any, every `logging_steps` steps.
+
+        is_last: whether an alarm ends the run after this step.
+        """
         self._unlogged.append(logs)
         is_due = self.state.global_step % self.args.logging_steps == 0
-        if is_due or self._is_at_the_end or self.control.should_log:
+        if is_due or is_last or self._is_at_the_end or self.control.should_log:
             self._log_steps()
 
     def _log_steps(self) -> None:
@@ -388,14 +398,6 @@ class GRPOTrainer:
         self.state.phase = ""
         self.state.log_history.append(logs)
         self._tell_callbacks("on_log", logs=dict(logs), completions=self.last_completions)
-
-    def _tell_of_epochs(self) -> None:
-        """Tell the callbacks where a step completes a pass over the prompts."""
-        if not self.args.completes_a_pass(self.state.global_step, len(self.train_dataset)):
-            return
-        self._tell_callbacks("on_epoch_end")
-        if not self._is_at_the_end:
-            self._tell_callbacks("on_epoch_begin")
 
     @contextmanager
     def _told_to_callbacks(self) -> Iterator[None]:
@@ -451,7 +453,8 @@ class GRPOTrainer:
     def save_model(self, folder: str | Path | None = None) -> None:
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all.
 
-        folder: default: output_dir. A folder that holds more than an adapter, such as that of the run, keeps the rest.
+        folder: default: output_dir. A folder that holds more than an adapter, such as that of the run, keeps the rest;
+        there each file is written whole, one after the other.
         """
         folder = Path(self.args.output_dir if folder is None else folder)
         with saving_to(folder):
@@ -479,7 +482,7 @@ class GRPOTrainer:
         rows = prompts_of_step(self.train_dataset, step, args)
         seed = random_seed("training", args.seed, step)
         session = self.session
-        is_next_step = self._is_training and session.step == step
+        is_next_step = self._is_training and session.step == step and session.generation is None
         groups = session.drawn_groups() if is_next_step else None
         if groups is None:
             groups = self._draw(rows["prompt"], args.num_generations, seed)
@@ -691,11 +694,10 @@ class GRPOTrainer:
 
     def numerics(self) -> dict:
         """Return what a resumed run may have otherwise than the one that wrote the checkpoint, and is told of."""
-        functions = zip(self.reward_names, self.reward_funcs, strict=True)
         return {
             "threads": torch.get_num_threads(),
             "micro_batch": self.args.per_device_train_batch_size,
-            "rewards": {name: source_digest(function) for name, function in functions},
+            "rewards": self.reward_digests,
         }
 
 

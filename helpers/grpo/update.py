@@ -126,6 +126,10 @@ class UpdateStatistics:
         self.largest: dict[str, Tensor] = {}
         self.smallest: dict[str, Tensor] = {}
         self.correction_ratios: list[Tensor] = []  # NaN where no token counts
+        # of these, sums are taken once a step: a kernel for each micro-batch costs the host of a small GPU
+        self.log_ratios: list[Tensor] = []  # 0 where no token counts
+        self.expected: list[Tensor] = []  # log-probability plus entropy, anything where no token was drawn
+        self.is_drawn: list[Tensor] = []
 
     def add(self, **values: Tensor) -> None:
         """Add to sums."""
@@ -174,19 +178,12 @@ class UpdateStatistics:
             self.add(kl=found.kl.masked_fill(~is_counted_BT, 0.0).sum())
 
     def add_sampler(self, old_BT: Tensor, sampler_BT: Tensor, is_counted_BT: Tensor) -> None:
-        """Take in by how much the sampler and the trainer differ on the policy that drew.
-
-        The ratios of tokens are those that no importance sampling has bounded.
-        """
+        """Take in by how much the sampler and the trainer differ on the policy that drew."""
         log_ratio_BT = (old_BT - sampler_BT).masked_fill(~is_counted_BT, 0.0)
         difference_BT = log_ratio_BT.abs()
-        raw_ratio_BT = log_ratio_BT.double().exp().masked_fill(~is_counted_BT, 0.0)
-        self.add(
-            difference=difference_BT.sum(),
-            raw_ratios=raw_ratio_BT.sum(),
-            raw_ratio_squares=raw_ratio_BT.square().sum(),
-        )
+        self.add(difference=difference_BT.sum())
         self.note_extremes("difference", difference_BT, is_counted_BT)
+        self.log_ratios.append(log_ratio_BT.flatten())
 
     def add_draws(self, logprobs_BT: Tensor, entropy_BT: Tensor, is_drawn_BT: Tensor) -> None:
         """Take in by how much the tokens surprise the policy that is said to have drawn them.
@@ -195,12 +192,8 @@ class UpdateStatistics:
         the prompt, and each token's is uncorrelated with those before it. A choice among the completions would change
         that, so those that are left out of the loss count here.
         """
-        surprise_BT = (-logprobs_BT - entropy_BT).double().masked_fill(~is_drawn_BT, 0.0)
-        self.add(
-            drawn=is_drawn_BT.sum(),
-            surprise=surprise_BT.sum(),
-            surprise_squares=surprise_BT.square().sum(),
-        )
+        self.expected.append((logprobs_BT + entropy_BT).flatten())
+        self.is_drawn.append(is_drawn_BT.flatten())
 
     def add_correction(self, correction: Correction, is_counted_BT: Tensor) -> None:
         """Take in importance weights, and how many of the ratios were within the bounds."""
@@ -228,6 +221,23 @@ class UpdateStatistics:
             routed_tokens=flips.tokens,
         )
 
+    def _sampler_sums(self) -> dict[str, Tensor]:
+        """Return sums over the tokens of the step: of the ratios that nothing has bounded, and of the surprises."""
+        log_ratios = torch.cat(self.log_ratios).double()
+        ratios = log_ratios.exp()
+        uncounted = len(log_ratios) - self.sums["tokens"]  # each has a ratio of 1
+        sums = {
+            "sum raw ratios": ratios.sum() - uncounted,
+            "sum raw ratio squares": ratios.square().sum() - uncounted,
+        }
+        if self.expected:
+            is_drawn = torch.cat(self.is_drawn)
+            surprises = -torch.cat(self.expected).double().masked_fill(~is_drawn, 0.0)
+            sums["sum drawn"] = is_drawn.sum().double()
+            sums["sum surprise"] = surprises.sum()
+            sums["sum surprise squares"] = surprises.square().sum()
+        return sums
+
     def metrics(self) -> dict[str, float | None]:
         """Return what to log, in TRL's names where TRL has one. This waits for the device, once.
 
@@ -239,6 +249,7 @@ class UpdateStatistics:
         if self.correction_ratios:
             ratios = torch.cat(self.correction_ratios).double()
             values["p99 correction"] = torch.nanquantile(ratios, 0.99)
+        values |= self._sampler_sums()
         read = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
 
         def mean(name: str, count: str) -> float | None:
@@ -259,12 +270,12 @@ class UpdateStatistics:
         }
         if has_tokens:
             found["clip_ratio/region_mean"] = found["clip_ratio/low_mean"] + found["clip_ratio/high_mean"]
-        raw_squares = read["sum raw_ratio_squares"] * read["sum tokens"]
+        raw_squares = read["sum raw ratio squares"] * read["sum tokens"]
         if raw_squares:
-            found["sampling/raw_effective_sample_size"] = read["sum raw_ratios"] ** 2 / raw_squares
+            found["sampling/raw_effective_sample_size"] = read["sum raw ratios"] ** 2 / raw_squares
         if "sum surprise" in read:
             found["sampling/surprise"] = mean("surprise", "drawn")
-            spread = read["sum surprise_squares"] ** 0.5
+            spread = read["sum surprise squares"] ** 0.5
             found["sampling/surprise_z"] = read["sum surprise"] / spread if spread else None
         if "sum kl" in read:
             found["kl"] = mean("kl", "tokens")

@@ -67,6 +67,8 @@ def source_digest(function: Callable) -> str:
         values += [function.args, function.keywords]
         function = function.func
     function = inspect.unwrap(function)
+    if inspect.ismethod(function):
+        values.append(vars(function.__self__))
     if not inspect.isroutine(function):
         values.append(getattr(function, "__dict__", {}))
         function = type(function)
@@ -85,12 +87,19 @@ def _is_filled(cell: CellType) -> bool:
 
 
 def _source_of(function: Callable) -> str:
-    """Return the source of a function or class, or what stands for it."""
+    """Return the source of a function or class, or what stands for it: of a class without one, that of its methods."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return _text_of_code(code) if code else name_of(function)
+        pass
+    if inspect.isclass(function):
+        members = [member for base in function.__mro__[:-1] for member in vars(base).values()]
+        members += [part for member in members for part in getattr(member, "__dict__", {}).values()]
+        return " ".join(_source_of(member) for member in members if inspect.isfunction(member))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return name_of(function)
+    return f"{_text_of_code(code)} {_plain(function.__defaults__)} {_plain(function.__kwdefaults__)}"
 
 
 def _text_of_code(code: CodeType) -> str:

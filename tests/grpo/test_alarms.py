@@ -176,7 +176,7 @@ def test_rewards_that_are_no_numbers_stop_at_once(fault):
 WARNINGS = [
     ("entropy", 3, {"entropy": 0.05}, ["0.05 nats", "0.494 in the first steps", "lower learning_rate"]),
     ("entropy rise", 3, {"entropy": 1.6}, ["1.6 nats", "0.498 in the first step", "lower learning_rate"]),
-    ("gradient norm", 3, {"grad_norm": 12.0}, ["is 12", "0.3 in the steps before", "max_grad_norm"]),
+    ("gradient norm", 3, {"grad_norm": 12.0}, ["is 12", "0.3 in the first steps", "max_grad_norm"]),
     ("effective sample size", 3, {"sampling__effective_sample_size": 0.3}, ["30%", "router_replay"]),
     ("effective sample size", 3, {"sampling__raw_effective_sample_size": 0.3}, ["30%", "router_replay"]),
     ("sampler and trainer", 3, {DIFFERENCE: 0.03}, ["0.03 nats", "0.004 in the first", "learning_rate 0 too"]),
@@ -326,6 +326,21 @@ def test_a_noisy_reward_is_no_collapse():
         for row_ in history:
             row_["reward_std"] = math.sqrt(row_["reward"] * (1 - row_["reward"]) * 8 / 7)
         assert not any(given(history))
+
+
+def test_a_solved_task_does_not_collapse():
+    """Where all earned 1 for ten steps, one wrong answer of 64 was a collapse."""
+    history = rewards(*[1.0] * 10, *[63 / 64] * 6)
+    for row_ in history:
+        row_["reward_std"] = 0.0 if row_["reward"] == 1.0 else 0.125
+    assert not any(given(history))
+
+
+def test_a_small_first_gradient_is_no_reason_for_doubt():
+    """LoRA's first gradient is small, as half of its matrices have none: the whole run was in doubt, and the checkpoint
+    of step 0 was called the last good one."""
+    history = [row(1, grad_norm=0.03), *(row(step, grad_norm=1.2) for step in range(2, 60))]
+    assert last_good_step(history) is None
 
 
 def test_a_generation_without_rewards_hides_no_collapse():

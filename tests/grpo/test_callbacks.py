@@ -71,6 +71,18 @@ def test_epochs_are_told(tmp_path, prompts):
     assert listener.keywords["on_log"]["logs"]["epoch"] == 7 / 3
 
 
+def test_a_checkpoint_an_epoch_by_a_callback(tmp_path, prompts):
+    """What a callback asked for at the end of an epoch was forgotten before anybody looked."""
+
+    class Ask(TrainerCallback):
+        def on_epoch_end(self, args, state, control, **_):
+            control.should_save = True
+
+    settings = {"max_steps": 4, "save_steps": 10, "save_total_limit": None, **SHORT}
+    trainer_in(tmp_path, prompts.select(range(6)), callbacks=[Ask()], **settings).train()
+    assert [folder.name for folder in checkpoint_folders(tmp_path)] == ["checkpoint-0", "checkpoint-3", "checkpoint-4"]
+
+
 def test_a_run_that_ends_early_tells_the_rest(tmp_path, prompts):
     """Steps since the last `on_log` were never shown, nor the checkpoint of the last step."""
     listener = Listener()

@@ -276,6 +276,7 @@ def test_the_source_of_a_reward():
     assert len(set(found)) == 4
     assert source_digest(one) == found[0] and source_digest(Callable()) == found[1]
     made = [paying(1), paying(2), Callable(2.0), partial(one, t=1), partial(one, t=2), *get_task("math").reward_funcs]
+    made += [*get_task("matmul").reward_funcs, Callable(1.0).__call__, Callable(2.0).__call__]
     assert len({*found, *map(source_digest, made)}) == len(found) + len(made)
     assert source_digest(paying(2)) == source_digest(made[1])
 
