@@ -188,7 +188,8 @@ def micro_batch_loss(model: nn.Module, rows: UpdateRows, args: GRPOConfig, scale
     far the sampler's own log-probabilities are from the trainer's goes into truncated importance weights.
     """
     logprobs_BT, entropy_BT, mask_BT = policy_logprobs(model, rows.completions, args.temperature)
-    is_counted_BT = (mask_BT > 0) & rows.is_kept_B[:, None]
+    is_drawn_BT = mask_BT > 0
+    is_counted_BT = is_drawn_BT & rows.is_kept_B[:, None]
     old_BT = logprobs_BT.detach() if rows.old_BT is None else rows.old_BT
     correction = None
     if args.importance_sampling_correction:
@@ -214,4 +215,4 @@ def micro_batch_loss(model: nn.Module, rows: UpdateRows, args: GRPOConfig, scale
         use_bias_correction_kl=args.use_bias_correction_kl,
         scale=scale,
     )
-    return MicroBatchLoss(policy, logprobs_BT, entropy_BT, old_BT, mask_BT > 0, is_counted_BT, correction)
+    return MicroBatchLoss(policy, logprobs_BT, entropy_BT, old_BT, is_drawn_BT, is_counted_BT, correction)

@@ -128,8 +128,7 @@ class UpdateStatistics:
         self.correction_ratios: list[Tensor] = []  # NaN where no token counts
         # of these, sums are taken once a step: a kernel for each micro-batch costs the host of a small GPU
         self.log_ratios: list[Tensor] = []  # 0 where no token counts
-        self.expected: list[Tensor] = []  # log-probability plus entropy, anything where no token was drawn
-        self.is_drawn: list[Tensor] = []
+        self.draws: list[tuple[Tensor, Tensor, Tensor]] = []  # log-probability, entropy, and which tokens were drawn
 
     def add(self, **values: Tensor) -> None:
         """Add to sums."""
@@ -183,7 +182,7 @@ class UpdateStatistics:
         difference_BT = log_ratio_BT.abs()
         self.add(difference=difference_BT.sum())
         self.note_extremes("difference", difference_BT, is_counted_BT)
-        self.log_ratios.append(log_ratio_BT.flatten())
+        self.log_ratios.append(log_ratio_BT)
 
     def add_draws(self, logprobs_BT: Tensor, entropy_BT: Tensor, is_drawn_BT: Tensor) -> None:
         """Take in by how much the tokens surprise the policy that is said to have drawn them.
@@ -192,8 +191,7 @@ class UpdateStatistics:
         the prompt, and each token's is uncorrelated with those before it. A choice among the completions would change
         that, so those that are left out of the loss count here.
         """
-        self.expected.append((logprobs_BT + entropy_BT).flatten())
-        self.is_drawn.append(is_drawn_BT.flatten())
+        self.draws.append((logprobs_BT, entropy_BT, is_drawn_BT))
 
     def add_correction(self, correction: Correction, is_counted_BT: Tensor) -> None:
         """Take in importance weights, and how many of the ratios were within the bounds."""
@@ -223,16 +221,17 @@ class UpdateStatistics:
 
     def _sampler_sums(self) -> dict[str, Tensor]:
         """Return sums over the tokens of the step: of the ratios that nothing has bounded, and of the surprises."""
-        log_ratios = torch.cat(self.log_ratios).double()
+        log_ratios = torch.cat([log_ratio_BT.flatten() for log_ratio_BT in self.log_ratios]).double()
         ratios = log_ratios.exp()
         uncounted = len(log_ratios) - self.sums["tokens"]  # each has a ratio of 1
         sums = {
             "sum raw ratios": ratios.sum() - uncounted,
             "sum raw ratio squares": ratios.square().sum() - uncounted,
         }
-        if self.expected:
-            is_drawn = torch.cat(self.is_drawn)
-            surprises = -torch.cat(self.expected).double().masked_fill(~is_drawn, 0.0)
+        if self.draws:
+            parts = zip(*self.draws, strict=True)
+            logprobs, entropy, is_drawn = (torch.cat([part_BT.flatten() for part_BT in part]) for part in parts)
+            surprises = (-logprobs - entropy).double().masked_fill(~is_drawn, 0.0)
             sums["sum drawn"] = is_drawn.sum().double()
             sums["sum surprise"] = surprises.sum()
             sums["sum surprise squares"] = surprises.square().sum()
