@@ -15,7 +15,8 @@ from statistics import median
 from typing import NamedTuple
 
 from helpers.grpo.monitor import FIRST_STEPS
-from helpers.runtime import finite_or_none, is_finite_number
+from helpers.grpo.no_signal import NO_SIGNAL, advantages_are_zero, no_signal_reason, number_in
+from helpers.runtime import is_finite_number
 
 #: A warning is given once, and again where it has grown by this factor.
 GROWTH = 2.0
@@ -181,94 +182,14 @@ def no_signal_rule(steps: int) -> Rule:
 
 def _came_to_an_end(history: History) -> bool:
     """Tell whether most completions of some steps were not cut off."""
-    shares = [_number(row, "completions/clipped_ratio") for row in history]
+    shares = [number_in(row, "completions/clipped_ratio") for row in history]
     known = [share for share in shares if share is not None]
     return bool(known) and sum(known) / len(known) < 0.5
 
 
-#: Why nothing could be learnt, and what to do.
-NO_SIGNAL = {
-    "masked": (
-        "all completions were cut off at max_completion_length and mask_truncated_completions leaves those out: raise "
-        "max_completion_length, or lower the reasoning effort"
-    ),
-    "advantages masked": (
-        "all completions that differ from their group were cut off at max_completion_length and "
-        "mask_truncated_completions leaves those out: raise max_completion_length, or lower the reasoning effort"
-    ),
-    "no rewards": (
-        "every reward function returned None for every completion: look at what the functions read, the columns of "
-        "train_dataset above all"
-    ),
-    "no weights": (
-        "no reward with a weight other than 0 gave a number: look at reward_weights, and at what the weighted "
-        "functions read"
-    ),
-    "cut off": (
-        "all completions were cut off at max_completion_length and earned the same as the others of their group: raise "
-        "max_completion_length, or lower the reasoning effort"
-    ),
-    "collapsed": (
-        "all completions were cut off and earned the same, while in the first steps most came to an end: the policy "
-        "has collapsed, so start in a new run folder with a lower learning_rate"
-    ),
-    "constant reward": (
-        "every completion of every prompt earned the same reward, whatever it said: look at the reward functions, and "
-        "at the columns that they read"
-    ),
-    "equal rewards": (
-        "the completions of each prompt all earned the same reward: use prompts that the model solves sometimes, a "
-        "reward that tells more answers apart, a higher temperature or more num_generations"
-    ),
-    "discarded": (
-        "the correction for the difference between sampler and trainer discarded all completions: look at "
-        "sampling/sampling_logp_difference, and loosen the bounds of the correction"
-    ),
-    "no gradient": (
-        "the gradient was exactly 0, though rewards differed: look at clip_ratio, and lower num_iterations or "
-        "learning_rate"
-    ),
-}
-
-
-def no_signal_reason(row: Row) -> str | None:
-    """Return the key in NO_SIGNAL of why nothing could be learnt from a step; None where something could."""
-    if _number(row, "completions/masked_ratio") == 1:
-        return "masked"
-    if _advantages_are_zero(row):
-        return _zero_advantages_reason(row)
-    if _number(row, "grad_norm") != 0:
-        return None
-    return "discarded" if _number(row, "sampling/kept_ratio") == 0 else "no gradient"
-
-
-def _advantages_are_zero(row: Row) -> bool:
-    """Tell whether no completion in the loss has an advantage other than 0."""
-    nonzero_ratio = _number(row, "advantages/nonzero_ratio")
-    if nonzero_ratio is not None:
-        return nonzero_ratio == 0
-    return _number(row, "frac_reward_zero_std") == 1
-
-
-def _zero_advantages_reason(row: Row) -> str:
-    if "reward" in row and _number(row, "reward") is None:
-        means = [name for name in row if name.startswith("rewards/") and name.endswith("/mean")]
-        some_are_known = any(_number(row, name) is not None for name in means)
-        return "no weights" if some_are_known else "no rewards"
-    equal_groups = _number(row, "frac_reward_zero_std")
-    if equal_groups is not None and equal_groups < 1:
-        return "advantages masked"
-    is_constant = _number(row, "reward_std") == 0
-    if is_constant and _number(row, "reward") > 0:
-        return "constant reward"  # an answer that was cut off is seldom paid for
-    if _number(row, "completions/clipped_ratio") == 1:
-        return "cut off"
-    return "constant reward" if is_constant else "equal rewards"
-
-
 def _nonfinite_reward(history: History) -> dict | None:
     row = history[-1]
-    share = _number(row, "completions/nonfinite_reward_ratio") or 0
+    share = number_in(row, "completions/nonfinite_reward_ratio") or 0
     totals = (row.get("reward"), row.get("reward_std"))
     total_is_finite = all(is_finite_number(total) for total in totals if isinstance(total, float))
     if share == 0 and total_is_finite:
@@ -277,13 +198,13 @@ def _nonfinite_reward(history: History) -> dict | None:
 
 
 def _nan_rewards(history: History) -> dict | None:
-    share = _number(history[-1], "completions/nan_reward_ratio") or 0
+    share = number_in(history[-1], "completions/nan_reward_ratio") or 0
     return {"share": share, "size": share} if share else None
 
 
 def _only_nan_rewards(history: History) -> dict | None:
     row = history[-1]
-    share = _number(row, "completions/nan_reward_ratio")
+    share = number_in(row, "completions/nan_reward_ratio")
     return {} if share == 1 and row.get("reward") is None else None
 
 
@@ -305,7 +226,7 @@ def _entropy_rise(history: History) -> dict | None:
 
 def _first_entropy(history: History) -> float | None:
     """Return the first entropy that is known: before the first step, nothing can have been destroyed."""
-    known = (_number(row, "entropy") for row in history)
+    known = (number_in(row, "entropy") for row in history)
     return next((entropy for entropy in known if entropy is not None), None)
 
 
@@ -325,8 +246,8 @@ def _usual_gradient(history: History) -> float | None:
     """
     norms = []
     for row in history:
-        norm = _number(row, "grad_norm")
-        if norm and not _advantages_are_zero(row):
+        norm = number_in(row, "grad_norm")
+        if norm and not advantages_are_zero(row):
             norms.append(norm)
         if len(norms) == FIRST_STEPS:
             break
@@ -350,7 +271,7 @@ def _looks_destroyed(row: Row, history: History) -> bool:
     if _above(row, "entropy", 2 * at_first + DESTROYED_ENTROPY_RISE) is not None:
         return True
     no_longer_ends = _came_to_an_end(history[:1]) and not _came_to_an_end([row])
-    is_useless = no_longer_ends or _advantages_are_zero(row)
+    is_useless = no_longer_ends or advantages_are_zero(row)
     return is_useless and _above(row, "entropy", 2 * at_first + MOST_ENTROPY_RISE) is not None
 
 
@@ -374,8 +295,8 @@ def _reward_collapse(history: History) -> dict | None:
     rewards = []
     stds = []
     for rows in _last_generations(history, len(history)):
-        reward = _number(rows[-1], "reward")
-        std = _number(rows[-1], "reward_std")
+        reward = number_in(rows[-1], "reward")
+        std = number_in(rows[-1], "reward_std")
         if reward is not None and std is not None:
             rewards.append(reward)
             stds.append(std)
@@ -444,8 +365,8 @@ def _odd_draws(history: History) -> dict | None:
 
 def _surprise_of(row: Row) -> tuple[float, float] | None:
     """Return by how much the tokens of a row surprise the policy, in nats a token and in standard errors."""
-    surprise = _number(row, "sampling/surprise")
-    errors = _number(row, "sampling/surprise_z")
+    surprise = number_in(row, "sampling/surprise")
+    errors = number_in(row, "sampling/surprise_z")
     return None if surprise is None or errors is None else (surprise, errors)
 
 
@@ -553,20 +474,15 @@ RULES = (
 )
 
 
-def _number(row: Row, name: str) -> float | None:
-    """Return a row's value where it is a finite number, else None."""
-    return finite_or_none(row.get(name))
-
-
 def _above(row: Row, name: str, bound: float) -> float | None:
     """Return a row's value where it is above a bound, else None."""
-    value = _number(row, name)
+    value = number_in(row, name)
     return value if value is not None and value > bound else None
 
 
 def _below(row: Row, name: str, bound: float) -> float | None:
     """Return a row's value where it is below a bound, else None."""
-    value = _number(row, name)
+    value = number_in(row, name)
     return value if value is not None and value < bound else None
 
 
@@ -605,6 +521,6 @@ def _lasts(history: History, find: Callable[[Row], float | None]) -> float | Non
 
 def _first_mean(history: History, name: str) -> float | None:
     """Return the mean over the run's first steps; None where it is not known in any of them."""
-    values = [_number(row, name) for row in history[:FIRST_STEPS]]
+    values = [number_in(row, name) for row in history[:FIRST_STEPS]]
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

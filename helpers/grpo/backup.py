@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers.grpo.best import best_first
 from helpers.grpo.folders import checkpoint_folders, drop_old_checkpoints, saving_to, step_of
@@ -107,9 +108,10 @@ def back_up(folder: str | Path, backup_dir: str | Path, keep: int | None, good_s
         for part in backup_dir.glob(".checkpoint-*.part"):  # of a process that was killed while it copied
             shutil.rmtree(part)
         # the metrics first: rows beyond a checkpoint are dropped, rows before it could not be had again
-        join_records(folder.parent, backup_dir, step_of(folder))
-        for name in (METRICS, EVALUATIONS):
-            _copy_rows(folder.parent / name, backup_dir / name, step_of(folder))
+        joined = _join(folder.parent, backup_dir, step_of(folder))
+        for name, part in joined.items():
+            if (folder.parent / name).exists():
+                write_rows(backup_dir / name, part.rows)
         _copy_folder(folder, backup_dir / folder.name)
         drop_old_checkpoints(backup_dir, keep, good_step)
     except OSError as error:
@@ -119,12 +121,6 @@ def back_up(folder: str | Path, backup_dir: str | Path, keep: int | None, good_s
         )
         return False
     return True
-
-
-def _copy_rows(source: Path, target: Path, step: int) -> None:
-    """Replace the copy of a metrics file by the file's rows up to a step, which `join_records` has completed."""
-    if source.exists():
-        write_rows(target, [row for row in records_of_run(source).rows if row["step"] <= step])
 
 
 def _copy_folder(source: Path, target: Path) -> None:
@@ -140,17 +136,19 @@ def join_records(output_dir: str | Path, backup_dir: str | Path, step: int) -> i
 
     The run's own row of a step wins. Raises OSError where the backup cannot be read.
     """
-    output_dir = Path(output_dir)
-    backup_dir = Path(backup_dir)
-    added = sum(_add_rows(output_dir / name, backup_dir / name, step) for name in (METRICS, EVALUATIONS))
-    if added:
-        rows, were = ("1 row", "was") if added == 1 else (f"{added} rows", "were")
-        print(f"{rows} of metrics in {output_dir} {were} missing or damaged, and came from the backup in {backup_dir}.")
-    return added
+    joined = _join(Path(output_dir), Path(backup_dir), step)
+    return sum(part.added for part in joined.values())
 
 
-def _add_rows(own: Path, copy: Path, step: int) -> int:
-    """Add the rows up to a step that only the copy of a metrics file has; return how many."""
+class Joined(NamedTuple):
+    """A metrics file after `_add_rows`: its rows up to a step, and how many of them came from the copy."""
+
+    rows: list[dict]
+    added: int
+
+
+def _add_rows(own: Path, copy: Path, step: int) -> Joined:
+    """Add the rows up to a step that only the copy of a metrics file has."""
     records = records_of_run(own)
     known_steps = {row["step"] for row in records.rows}
     copied = [row for row in parse_metrics(copy).rows if row["step"] <= step]
@@ -160,7 +158,18 @@ def _add_rows(own: Path, copy: Path, step: int) -> int:
             if records.unreadable:
                 keep_damaged(own)
             write_rows(own, [*records.rows, *missing])
-    return len(missing)
+    kept = [row for row in records.rows if row["step"] <= step]
+    return Joined([*kept, *missing], len(missing))
+
+
+def _join(output_dir: Path, backup_dir: Path, step: int) -> dict[str, Joined]:
+    """Do what `join_records` says, and return each metrics file by its name."""
+    joined = {name: _add_rows(output_dir / name, backup_dir / name, step) for name in (METRICS, EVALUATIONS)}
+    added = sum(part.added for part in joined.values())
+    if added:
+        rows, were = ("1 row", "was") if added == 1 else (f"{added} rows", "were")
+        print(f"{rows} of metrics in {output_dir} {were} missing or damaged, and came from the backup in {backup_dir}.")
+    return joined
 
 
 def restore_backup(folder: str | Path, output_dir: str | Path) -> None:

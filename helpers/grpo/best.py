@@ -29,15 +29,12 @@ def monitor(args: GRPOConfig, logs: dict, step: int, earlier: Sequence[Path]) ->
             f"metric_for_best_model='{metric}' is not among the metrics of step {step}{did_you_mean(metric, logs)}: "
             "name one that metrics.jsonl holds."
         )
-    greater_is_better = args.greater_is_better
-    if greater_is_better is None:
-        greater_is_better = not metric.endswith("loss")
     value = finite_or_none(logs.get(metric))
     kept = [read_monitor(folder) for folder in earlier]
     counts = [other["checkpoints"] for other in kept if other and other["metric"] == metric]
     return {
         "metric": metric,
-        "greater_is_better": greater_is_better,
+        "greater_is_better": args.greater_is_better,
         "value": value,
         "step": step,
         "checkpoints": max(counts, default=0) + (value is not None),

@@ -13,7 +13,7 @@ EVENTS = (
 
 @dataclass
 class TrainerState:
-    """Where the run is. The fields of transformers' `TrainerState` have their meaning there.
+    """The state of a run. The fields of transformers' `TrainerState` have their meaning there.
 
     epoch: passes over the prompts so far. log_history: what this session's `on_log` got. best_metric: the best value
     of `metric_for_best_model` in an evaluation, and best_global_step its step; None before the first one.

@@ -17,17 +17,10 @@ from safetensors.torch import load_file
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-# Scripts and tests import what is not used below from here: this file was all of these once.
-from helpers.grpo.backup import (  # noqa: F401
-    UnreadableBackup,
-    back_up,
-    known_checkpoints,
-    report_unreadable,
-    restore_backup,
-)
+from helpers.grpo.backup import UnreadableBackup, report_unreadable
 from helpers.grpo.batch import Generation, Group
 from helpers.grpo.best import STATE, best_first, choice_of
-from helpers.grpo.folders import (  # noqa: F401
+from helpers.grpo.folders import (
     ADAPTER,
     CHECKPOINT_NAME,
     DIGESTS,
@@ -38,12 +31,9 @@ from helpers.grpo.folders import (  # noqa: F401
     drop_old_checkpoints,
     find_damage,
     list_damage,
-    one_run_in,
     saving_to,
     set_aside,
-    step_of,
 )
-from helpers.grpo.metrics_file import MetricsFile, read_metrics  # noqa: F401
 from helpers.model.gpu_memory import is_out_of_memory
 from helpers.model.lora import save_adapter
 from helpers.runtime import UserError, file_digest, first_line, read_checked, whole_folder, write_checked, write_whole
@@ -318,10 +308,9 @@ def load_draws(output_dir: str | Path, step: int, settings: dict) -> list[Group]
     """
 
     def rebuild(kept: dict) -> list[Group] | None:
-        if kept["settings"] != settings:
+        if kept["settings"] != settings or "groups" not in kept:
             return None
-        judged = kept.get("generation", kept)
-        return [Group.from_dict(group) for group in judged["groups"]]
+        return [Group.from_dict(group) for group in kept["groups"]]
 
     return _read_rollout(output_dir, step, rebuild)
 

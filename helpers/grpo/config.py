@@ -421,17 +421,17 @@ class GRPOConfig:
 
     @property
     def logging_strategy(self) -> str:
-        """What transformers' callbacks read: `on_log` comes every logging_steps steps."""
+        """Tell transformers' callbacks that `on_log` comes every logging_steps steps."""
         return "steps"
 
     @property
     def logging_first_step(self) -> bool:
-        """What transformers' callbacks read: the first step is no exception to logging_steps."""
+        """Tell transformers' callbacks that the first step is no exception to logging_steps."""
         return False
 
     @property
     def eval_delay(self) -> int:
-        """What transformers' callbacks read: no step is too early for an evaluation."""
+        """Tell transformers' callbacks that no step is too early for an evaluation."""
         return 0
 
     def describe_run(self, prompts: int) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
-from helpers.grpo.checkpoint import saving_to
+from helpers.grpo.folders import saving_to
 from helpers.grpo.metrics import json_row
 from helpers.grpo.scoring import RECORD_NAMES
 from helpers.runtime import UserError, finite_or_none, write_whole

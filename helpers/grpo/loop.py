@@ -97,8 +97,7 @@ def generate(
 def prompts_of_step(dataset: "Dataset", step: int, args: GRPOConfig) -> "Dataset":
     """Return the rows of a data set that the generation of optimizer step `step` uses, one a group."""
     number = step // args.steps_on_a_generation
-    groups = args.generation_batch_size // args.num_generations
-    return dataset.select(prompt_indices(number, groups, len(dataset), args.seed))
+    return dataset.select(prompt_indices(number, args.groups_per_generation, len(dataset), args.seed))
 
 
 def draw(

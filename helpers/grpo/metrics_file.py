@@ -26,7 +26,7 @@ WITH_CHECKSUM = re.compile(rb'"checksum": "|: "[0-9a-f]{8}"\}$')
 
 
 class Records(NamedTuple):
-    """What a metrics file holds: the sound rows, by step, and their lines.
+    """The content of a metrics file: the sound rows, by step, and their lines.
 
     Of a step written twice the later row counts. unreadable: the number of lines that are no row. has_checksums: False
     where the file is of an older version.
@@ -39,7 +39,12 @@ class Records(NamedTuple):
 
 
 class MetricsFile:
-    """A metrics file that is open for appending: each line is on disk before the next step starts."""
+    """A metrics file that is open for appending: each line is on disk before the next step starts.
+
+    Attributes:
+        rows: those that the file had when it was opened.
+        was_damaged: whether it had lines that cannot be read.
+    """
 
     def __init__(self, path: str | Path, last_step: int = 0):
         """Drop what was written after `last_step`. Lines that cannot be read are named, and kept in a copy."""
@@ -47,8 +52,8 @@ class MetricsFile:
         records = records_of_run(self.path)
         _report_unreadable(self.path, records)
         self.was_damaged = records.unreadable > 0
-        numbered_lines = zip(records.rows, records.lines, strict=True)
-        kept = [line for row, line in numbered_lines if row["step"] <= last_step]
+        self.rows = [row for row in records.rows if row["step"] <= last_step]
+        kept = records.lines[: len(self.rows)]  # both are in the order of the steps
         with saving_to(self.path):
             if self.was_damaged:
                 keep_damaged(self.path)

@@ -42,7 +42,7 @@ from helpers.grpo.checkpoint import (
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.folders import checkpoint_folders, newest_until, step_of
 from helpers.grpo.logs import RunLog, read_completions
-from helpers.grpo.metrics_file import EVALUATIONS, METRICS, MetricsFile, read_metrics, records_of_run
+from helpers.grpo.metrics_file import EVALUATIONS, METRICS, MetricsFile, records_of_run
 from helpers.runtime import UserError, first_line, interrupts_held
 
 
@@ -190,8 +190,8 @@ class Session:
         folder = Path(self.args.output_dir)
         self._metrics_file = MetricsFile(folder / METRICS, self.step)
         self._evaluations_file = MetricsFile(folder / EVALUATIONS, self.step)
-        self.history = read_metrics(self._metrics_file.path)
-        self.evaluations = read_metrics(self._evaluations_file.path)
+        self.history = list(self._metrics_file.rows)
+        self.evaluations = list(self._evaluations_file.rows)
         self._report_lost_rows()
         self._log = RunLog(folder, self.reward_names, self.args.max_steps, self.step)
 

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from helpers.grpo.batch import Generation, Group
 from helpers.grpo.callbacks import TrainerControl, TrainerState, tell_callbacks
-from helpers.grpo.checkpoint import one_run_in, saving_to
 from helpers.grpo.checks import (
     check_adapter,
     check_callbacks,
@@ -34,6 +33,7 @@ from helpers.grpo.checks import (
     dataset_digests,
 )
 from helpers.grpo.config import GRPOConfig
+from helpers.grpo.folders import one_run_in, saving_to
 from helpers.grpo.loop import (
     advantages_of,
     draw,

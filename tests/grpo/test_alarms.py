@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from helpers.grpo.alarms import NO_SIGNAL, check_alarms, last_good_step, no_signal_reason
+from helpers.grpo.alarms import check_alarms, last_good_step
 from helpers.grpo.monitor import watch
+from helpers.grpo.no_signal import NO_SIGNAL, no_signal_reason
 from helpers.runtime import ROOT
 from tests.benchmarks.planted_faults import FAULTS as PLANTED
 from tests.benchmarks.planted_faults import HEALTHY_RUNS, RESULTS, fault_table, healthy_table

@@ -8,7 +8,7 @@ from transformers.utils.notebook import NotebookProgressCallback
 
 from helpers import TokenWatch, UserError, read_metrics
 from helpers.grpo.callbacks import EVENTS
-from helpers.grpo.checkpoint import checkpoint_folders
+from helpers.grpo.folders import checkpoint_folders
 from helpers.grpo.metrics import mean_of_rows
 from tests.grpo.small import trainer_in
 

@@ -190,16 +190,21 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_reward_that_fails_is_one_sentence_and_the_run_goes_on_when_it_is_mended(tmp_path, prompts, whole, fault):
-    spoil, words = FAULTS[fault]
+def spoiled(spoil, step):
+    """The reward of the uninterrupted run, under its name, with its values spoiled at one step."""
+    right = globals()["toy_reward"]
 
     def toy_reward(prompts, completions, trainer_state, **_):
         values = right(prompts, completions)
-        return spoil(values) if trainer_state.global_step == 1 else values
+        return spoil(values) if trainer_state.global_step == step else values
 
-    right = globals()["toy_reward"]
-    trainer = trainer_in(tmp_path, prompts, reward=toy_reward, reward_timeout=0.5)
+    return toy_reward
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_reward_that_fails_is_one_sentence_and_the_run_goes_on_when_it_is_mended(tmp_path, prompts, whole, fault):
+    spoil, words = FAULTS[fault]
+    trainer = trainer_in(tmp_path, prompts, reward=spoiled(spoil, step=1), reward_timeout=0.5)
     with pytest.raises(UserError, match=words) as caught:
         trainer.train()
     assert "goes on from the last checkpoint" in str(caught.value) and "\n" not in str(caught.value)
@@ -253,13 +258,7 @@ def test_a_destroyed_policy_stops_the_run_and_names_the_way_back(tmp_path, promp
 def test_a_reward_that_fails_loses_no_step_and_no_completion(tmp_path, prompts, whole, fault):
     """With rare checkpoints a reward that raised in step 8 threw seven steps away, and what was just drawn."""
     spoil, _ = FAULTS[fault]
-
-    def toy_reward(prompts, completions, trainer_state, **_):
-        values = right(prompts, completions)
-        return spoil(values) if trainer_state.global_step == 2 else values
-
-    right = globals()["toy_reward"]
-    trainer = trainer_in(tmp_path, prompts, reward=toy_reward, reward_timeout=0.5, save_steps=100)
+    trainer = trainer_in(tmp_path, prompts, reward=spoiled(spoil, step=2), reward_timeout=0.5, save_steps=100)
     with pytest.raises(UserError):
         trainer.train()
     assert checkpoint_folders(tmp_path)[-1].name == "checkpoint-2"
