@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from helpers.rewards.calling import arguments_without_logs, call_reward, describe_failure, name_of, reward_values
 from helpers.rollout.completion import Completion
@@ -10,8 +10,11 @@ from helpers.runtime import UserError
 from helpers.tasks.data.columns import Columns, is_blank
 from helpers.tasks.data.rows import Demands, KeptRows, keep_rows
 from helpers.tasks.data.sources import open_source
-from helpers.tasks.split import check_split, split_of
+from helpers.tasks.split import PROBE, check_split, split_of
 from helpers.tasks.task import CORRECT, Grade, Rewards, Row, Task
+
+#: The column that names the set to which a row of the probe belongs, such as "AIME 2024".
+SET = "set"
 
 
 class CustomTask(Task):
@@ -22,7 +25,9 @@ class CustomTask(Task):
     `prompt`, a text or a list of messages; other columns go to the rewards, and a column that a row lacks is None
     there. A column `cluster` names rows that are alike, such as the wordings of one question: they stay in one split.
     Without it each prompt stands for itself. A column `id` is replaced; two prompts with one id are a
-    fault. A column `split`, or the parts of a `DatasetDict`, say train, validation (monitor) or test (confirm).
+    fault. A column `split`, or the parts of a `DatasetDict`, say train, validation (monitor), test (confirm) or probe.
+    A probe is optional and decides nothing: it shows what was learned beyond the prompts that were trained. A column
+    `set` of texts names the set to which each of its rows belongs, and comes first in the task's `breakdowns`.
     rewards: reward functions in TRL's signature, f(prompts, completions, **columns) -> list[float or None].
     completions are message lists, as TRL has them for conversational data.
     grade: f(row, text) -> bool or `Grade`, where text is the final channel. Default: an answer is correct if the
@@ -37,7 +42,8 @@ class CustomTask(Task):
 
     Where the data name no splits, a hash of each prompt's text, or of its cluster, decides whether training sees it:
     three quarters are for training, an eighth chooses each model's temperature, an eighth decides. Raises UserError for
-    data that cannot be read, as `rows.keep_rows` does, for one prompt with two sets of columns, and for an empty split.
+    data that cannot be read, as `rows.keep_rows` does, for one prompt with two sets of columns, for an empty split, and
+    for a column `set` beside a probe that holds no texts.
     """
 
     watch_copies = False  # right answers may be short
@@ -66,15 +72,31 @@ class CustomTask(Task):
             self.kept = data
         else:
             self.kept = keep_rows(open_source(data), columns or Columns(), Demands(name))
+        self.splits = tuple(self.kept.positions)
+        self.breakdowns = self._breakdowns_with_set(self.breakdowns)
 
     def dataset(self, split: str = "train", size: int = 1000, seed: int = 0):
         """Return at most `size` rows of the split, in an order that depends on the seed."""
-        check_split(split)
+        check_split(split, self.splits)
         if size < 1:
             raise UserError(f"size must be at least 1; got {size}.")
         positions = list(self.kept.positions[split])
         random.Random(f"{split} {seed}").shuffle(positions)
         return self.kept.data.select(positions[:size])
+
+    def _breakdowns_with_set(self, others: Iterable[str]) -> tuple[str, ...]:
+        """Return columns for `breakdowns`, before them `set` where it names the sets of a probe."""
+        if PROBE not in self.splits or SET not in self.kept.data.column_names:
+            return tuple(others)
+        kind = str(self.kept.data.features.arrow_schema.field(SET).type)
+        if kind == "null":  # no row has a value
+            return tuple(others)
+        if kind != "string":
+            raise UserError(
+                f"Column '{SET}' of {self.kept.source.name} names the sets of the probe and holds no texts: write its "
+                "values as texts, or rename the column."
+            )
+        return (SET, *(column for column in others if column != SET))
 
     def reference_answer(self, row: Row) -> str | None:
         if self._reference_answer is not None:

@@ -1,10 +1,13 @@
 """Your own task: a JSONL file or a data set, and rewards written for TRL."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from helpers import CustomTask, Grade, UserError, get_task
+from helpers import CustomTask, Grade, SamplingParams, UserError, get_task
+from helpers.evaluation import gains_by
+from helpers.evaluation.records import sample_records
 from helpers.rollout.completion import Completion
 
 
@@ -281,3 +284,87 @@ def test_a_file_that_changes_is_read_anew(tmp_path):
     for word in ("old", "new"):
         path.write_text("\n".join(json.dumps({"prompt": f"{word} {n}"}) for n in range(60)))
         assert CustomTask(path, mentions).dataset("train", 1)[0]["prompt"][0]["content"].startswith(word)
+
+
+def probe_rows(count=12, **columns):
+    return [{"prompt": f"Prove {n}.", "split": "probe", **columns} for n in range(count)]
+
+
+def trained_rows(count=80):
+    return [{"prompt": f"Say {n}.", "split": "train"} for n in range(count)]
+
+
+def as_column(tmp_path, rows):
+    return rows
+
+
+def as_parts(tmp_path, rows):
+    from datasets import DatasetDict
+
+    parts = {}
+    for row in rows:
+        parts.setdefault(row["split"], []).append({"prompt": row["prompt"]})
+    return DatasetDict({split: _dataset(found) for split, found in parts.items()})
+
+
+def as_files(tmp_path, rows):
+    for split in ("train", "probe"):
+        lines = [json.dumps({"prompt": row["prompt"]}) for row in rows if row["split"] == split]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.parametrize("given", [as_column, as_parts, as_files])
+def test_a_fourth_split_that_decides_nothing(tmp_path, given):
+    """A probe that is no split of its own would be trained on, or decide."""
+    task = CustomTask(given(tmp_path, trained_rows() + probe_rows()), mentions)
+    assert task.splits == ("train", "monitor", "confirm", "probe")
+    found = splits_of(task)
+    assert found["probe"] == {f"Prove {n}." for n in range(12)}
+    assert found["train"] | found["monitor"] | found["confirm"] == {f"Say {n}." for n in range(80)}
+    assert all(map(task.is_heldout, task.dataset("probe"))) and not any(map(task.is_heldout, task.dataset("train")))
+    assert set(task.dataset("probe")["split"]) == {"probe"} and task.breakdowns == ("cluster",)
+
+
+def test_data_without_a_probe(path):
+    """A column called `set` means something else there, such as a list of numbers, which no table can group by."""
+    rows = [{**row, "set": [1, 2]} for row in trained_rows()]
+    for task in (CustomTask(path, mentions), CustomTask(rows, mentions)):
+        assert task.splits == ("train", "monitor", "confirm") and task.breakdowns == ("cluster",)
+        with pytest.raises(UserError, match="There is no split 'probe': choose train, monitor, confirm.$"):
+            task.dataset("probe")
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_prompt_of_the_probe_that_is_in_another_split(split, is_first):
+    double = {"prompt": "Prove 3.", "split": split}
+    rows = [double, *trained_rows(), *probe_rows()] if is_first else [*trained_rows(), *probe_rows(), double]
+    with pytest.raises(UserError, match="has the prompt of row .* in the splits '.*probe'?"):
+        CustomTask(rows, mentions)
+
+
+def test_the_rows_of_a_probe_say_to_which_set_they_belong():
+    rows = trained_rows() + probe_rows(set="AIME 2024")
+    task = CustomTask(rows, mentions)
+    assert task.breakdowns == ("set", "cluster") and set(task.dataset("probe")["set"]) == {"AIME 2024"}
+    assert task.dataset("train")["set"][:] == [None] * len(task.dataset("train"))
+    assert task.describe_group("set", "AIME 2024") == "AIME 2024"
+    assert CustomTask(trained_rows() + probe_rows(set=None), mentions).breakdowns == ("cluster",)
+
+
+@pytest.mark.parametrize("value", [2024, ["AIME"], {"name": "AIME"}])
+def test_the_name_of_a_set_is_a_text(value):
+    """A list made the table of an evaluation fail, after the model had answered everything."""
+    with pytest.raises(UserError, match="Column 'set' of the list .* holds no texts: write its values as texts"):
+        CustomTask(trained_rows() + probe_rows(set=value), mentions)
+
+
+def test_records_say_to_which_set_their_rows_belong():
+    """Notebook 05 groups the records of the probe by the first of the task's breakdowns."""
+    sets = ["AIME 2024", "MATH-500"]
+    task = CustomTask(trained_rows() + [{**row, "set": sets[n % 2]} for n, row in enumerate(probe_rows())], one)
+    engine = SimpleNamespace(generate=lambda prompts, params, samples: answers(*["text"] * len(prompts)))
+    records = sample_records(engine, task, task.dataset("probe"), SamplingParams(8), "base")
+    assert {record["set"] for record in records} == set(sets)
+    assert set(gains_by(records, records, task.breakdowns[0])) == set(sets)

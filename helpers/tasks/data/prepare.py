@@ -13,10 +13,12 @@ from helpers.tasks.custom import CustomTask
 from helpers.tasks.data.columns import is_blank
 from helpers.tasks.data.rows import Dropped
 from helpers.tasks.data.sources import each_row
-from helpers.tasks.split import SPLITS
+from helpers.tasks.split import PROBE, SPLITS
 from helpers.tasks.task import Task
 
 REPORT = "report.json"
+#: Further files that may lie in the folder.
+EXTRA_FILES = ("sources.json",)
 #: Rows of a task that generates them, where nobody says how many.
 GENERATED_ROWS = 1000
 #: Of every so many generated rows one is for each split but "train".
@@ -83,18 +85,30 @@ class PrepareReport:
         return "\n".join(lines)
 
 
-def prepare(task: Task, out: str | Path, size: int | None = None, seed: int = 0) -> PrepareReport:
+def prepare(
+    task: Task,
+    out: str | Path,
+    size: int | None = None,
+    seed: int = 0,
+    extra_files: Mapping[str, str] = {},
+) -> PrepareReport:
     """Write the rows of a task's splits train, monitor and confirm to the folder `out`, atomically.
 
     The folder is a `DatasetDict`, with the report as report.json. A task of data, made with drop_faulty=True, has left
-    out rows with faults, which the report counts. size: the most rows altogether, shared among the splits as the task
-    has them; a task that generates its rows makes so many, 1000 if None, three quarters of them for training.
+    out rows with faults, which the report counts. Where the data have a split "probe", it is a fourth part. size: the
+    most rows of the three splits altogether, shared among them as the task has them; the probe is kept whole and does
+    not count. A task that generates its rows makes so many, 1000 if None, three quarters of them for training, and no
+    probe. extra_files: name -> text of further files of the folder, with names in `EXTRA_FILES`.
 
-    Raises UserError for a size below the number of splits, for an `out` that is there and that `prepare` did not write,
-    and where it cannot be written. What was there is left as it is.
+    Raises UserError for a size below the number of the three splits, for an `out` that is there and that `prepare` did
+    not write, and where it cannot be written. What was there is left as it is. Raises ValueError for another name of an
+    extra file, with which no folder could be written anew.
     """
     out = Path(out).expanduser().resolve()
     check_out(out)
+    unknown = set(extra_files) - set(EXTRA_FILES)
+    if unknown:
+        raise ValueError(f"extra files are called {', '.join(EXTRA_FILES)}; got {', '.join(sorted(unknown))}")
     if size is not None:
         check_whole("size", size, len(SPLITS))
     rows_of = {split: task.dataset(split, count, seed) for split, count in _sizes(task, size).items()}
@@ -103,6 +117,8 @@ def prepare(task: Task, out: str | Path, size: int | None = None, seed: int = 0)
         with whole_folder(out) as part:
             _save(rows_of, part)
             write_whole(part / REPORT, json.dumps(asdict(report), indent=2) + "\n")
+            for name, text in extra_files.items():
+                write_whole(part / name, text)
     except OSError as error:
         raise UserError(f"Cannot write {out} ({first_line(error)}): give OUT a place with room for it.") from error
     return report
@@ -114,7 +130,8 @@ def check_out(out: str | Path) -> None:
     if not out.exists():
         return
     names = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
-    is_prepared = {REPORT, "dataset_dict.json"} <= names <= {REPORT, "dataset_dict.json", *SPLITS}
+    required = {REPORT, "dataset_dict.json"}
+    is_prepared = required <= names <= {*required, *SPLITS, PROBE, *EXTRA_FILES}
     if names and not is_prepared:
         raise UserError(
             f"{out} holds other things than `prepare` writes: give OUT another name, so that nothing is lost."
@@ -122,18 +139,26 @@ def check_out(out: str | Path) -> None:
 
 
 def _sizes(task: Task, size: int | None) -> dict[str, int]:
-    """Return how many rows of each split to write."""
+    """Return how many rows of each split to write. `size` does not count those of a probe."""
     if not isinstance(task, CustomTask):
         size = GENERATED_ROWS if size is None else size
         held_out = max(1, size // SHARE)
         return {"train": size - 2 * held_out, "monitor": held_out, "confirm": held_out}
     available = {split: len(task.kept.positions[split]) for split in SPLITS}
+    shares = _shares(available, size)
+    if PROBE in task.splits:
+        shares[PROBE] = len(task.kept.positions[PROBE])
+    return shares
+
+
+def _shares(available: Mapping[str, int], size: int | None) -> dict[str, int]:
+    """Share `size` rows among splits in proportion to the rows that they have; None: take all."""
     total = sum(available.values())
     if size is None or size >= total:
-        return available
+        return dict(available)
     shares = {split: max(1, size * count // total) for split, count in available.items()}
     missing = size - sum(shares.values())  # below 0 where a small split was given its one row
-    for split in SPLITS:
+    for split in available:
         change = min(missing, available[split] - shares[split])
         change = max(change, 1 - shares[split])
         shares[split] += change

@@ -22,7 +22,7 @@ from helpers.tasks.data.columns import Columns, RowFault, describe_columns
 from helpers.tasks.data.files import BATCH, SourceRow
 from helpers.tasks.data.sources import SPLIT_NAMES, Source, split_part
 from helpers.tasks.drawing import prompt_id, text_digest
-from helpers.tasks.split import SPLITS, split_of
+from helpers.tasks.split import PROBE, SPLITS, split_of
 from helpers.tasks.task import Row
 
 #: Further faults of single rows, beside those of `columns.py`.
@@ -32,6 +32,8 @@ DUPLICATE_ID = "duplicate id"
 HELD_OUT = "prompt in a held-out split"
 UNREADABLE_ANSWER = "answer that the rewards cannot read"
 
+#: All splits that data may have. Of a prompt in two of them the later one keeps it.
+ALL_SPLITS = (*SPLITS, PROBE)
 #: Columns that a row gets.
 ADDED = ("id", "cluster")
 #: Rows of fewer characters altogether are kept in memory.
@@ -59,10 +61,10 @@ class Dropped:
 class KeptRows:
     """The rows of a source that a task has.
 
-    data: a `datasets.Dataset` of all, in the order of the source. positions: split -> which of them it has.
-    names_splits: whether the source said which row is in which split; then the column `split` says it, too. source:
-    where they come from. rows_read: how many the source has. dropped: reason -> rows that were left out. digest: the
-    SHA-256 of the rows. The file of `data` is removed with this object.
+    data: a `datasets.Dataset` of all, in the order of the source. positions: split -> which of them it has; "probe" is
+    among the splits only where the source names it. names_splits: whether the source said which row is in which split;
+    then the column `split` says it, too. source: where they come from. rows_read: how many the source has. dropped:
+    reason -> rows that were left out. digest: the SHA-256 of the rows. The file of `data` is removed with this object.
     """
 
     data: object
@@ -97,8 +99,8 @@ def keep_rows(source: Source, columns: Columns, demands: Demands) -> KeptRows:
     """Read a source, check its rows and divide them into splits.
 
     A row may name its split in a column `split`, or by the part of the source in which it stands; what is named by none
-    is taken from "train" by a hash of the prompt, or of the column `cluster`. Rows with the same prompt and the same
-    columns are taken once.
+    is taken from "train" by a hash of the prompt, or of the column `cluster`. There is a split
+    "probe" only where the source names it. Rows with the same prompt and the same columns are taken once.
 
     Raises UserError for faults of the source, for a column whose values are of two kinds or which a reward needs and
     no row has, and for a split without rows. Without `drop_faulty` it raises for faults of single rows, too.
@@ -227,7 +229,7 @@ class _Scan:
             if not self.demands.drop_faulty:
                 raise
             return self._fate_of_reason(fault.reason)
-        if fate < len(SPLITS):
+        if fate < len(ALL_SPLITS):
             self.types.note(shaped, found.place)
             self._note_names(shaped, found)
         if named:
@@ -244,11 +246,11 @@ class _Scan:
     def _fate_of_reason(self, reason: str) -> int:
         if reason not in self.reasons:
             self.reasons.append(reason)
-        return len(SPLITS) + self.reasons.index(reason)
+        return len(ALL_SPLITS) + self.reasons.index(reason)
 
     def _join(self, row: Row, found: SourceRow, named: str, number: int) -> int:
         """Return the fate of a row among those before it. Raises RowFault where it does not go with them."""
-        split = SPLITS.index(named or split_of("cluster", row["cluster"]))
+        split = ALL_SPLITS.index(named or split_of("cluster", row["cluster"]))
         prompt = _number_of(row["id"])
         content = self._content_of(row)
         self._check_own_id(found, prompt, number)
@@ -271,14 +273,14 @@ class _Scan:
         return self._fate_of_reason(DUPLICATE)
 
     def _settle_splits(self, found: SourceRow, number: int, split: int, entry: int, content: int) -> int:
-        """Return the fate of a row whose prompt is in another split, too. The later split in `SPLITS` keeps it."""
+        """Return the fate of a row whose prompt is in another split, too. The later split in `ALL_SPLITS` keeps it."""
         earlier = self._numbers[entry]
         earlier_split = self.fates[earlier]
         if not self.demands.drop_faulty:
             raise RowFault(
                 HELD_OUT,
                 f"{at_start(found.place)} has the prompt of {self._place(earlier)}, and they are in the splits "
-                f"'{SPLITS[split]}' and '{SPLITS[earlier_split]}': leave one of them out.",
+                f"'{ALL_SPLITS[split]}' and '{ALL_SPLITS[earlier_split]}': leave one of them out.",
             )
         held_out = self._fate_of_reason(HELD_OUT)
         if split < earlier_split:
@@ -335,7 +337,8 @@ class _Writer:
     def __init__(self, scan: _Scan):
         self.scan = scan
         self.names = list(dict.fromkeys([*scan.names, *scan.demands.filled, *ADDED]))
-        self.positions = {split: array("Q") for split in SPLITS}
+        splits = ALL_SPLITS if PROBE in scan.named_splits else SPLITS
+        self.positions = {split: array("Q") for split in splits}
         self.dropped: dict[str, Dropped] = {}
         self._count = 0
         self._digest = hashlib.sha256()
@@ -406,11 +409,11 @@ class _Writer:
                 raise _changed(scan.source)
             fate = scan.fates[count]
             count += 1
-            if fate >= len(SPLITS):
-                self._drop(scan.reasons[fate - len(SPLITS)], found.place)
+            if fate >= len(ALL_SPLITS):
+                self._drop(scan.reasons[fate - len(ALL_SPLITS)], found.place)
                 continue
             row = {**dict.fromkeys(self.names), **scan.row_of(found)}
-            split = self._final_split(row, SPLITS[fate])
+            split = self._final_split(row, ALL_SPLITS[fate])
             if scan.names_splits:
                 row["split"] = split
             yield row, found.place, split

@@ -25,6 +25,7 @@ SPLIT_NAMES = {
     "eval": "monitor",
     "confirm": "confirm",
     "test": "confirm",
+    "probe": "probe",
 }
 
 #: What lies beside the files of rows in a folder of a data set, and holds no rows.
@@ -50,19 +51,26 @@ def read_rows(data) -> Iterator[SourceRow]:
     return open_source(data).rows()
 
 
-def open_source(data) -> Source:
+def open_source(data, revision: str | None = None) -> Source:
     """Return the source of some data.
 
     data: the path of a file (.jsonl, .ndjson, .json, .csv, .tsv or .parquet), of a folder of such files or of one that
     `save_to_disk` wrote; a data set of the hub, "owner/name" or "owner/name:configuration"; a `datasets.Dataset` or
-    `DatasetDict`; a list of dicts; a source, which is returned.
+    `DatasetDict`; a list of dicts; a source, which is returned. revision: the commit of a data set of the hub; None:
+    the newest one. Where the hub cannot be reached, `load_dataset` takes what it has downloaded, of any revision.
 
-    Raises UserError for what is none of these, and for a path where nothing is.
+    Raises UserError for what is none of these, for a path where nothing is, and for a revision of anything else than a
+    data set of the hub.
     """
+    if isinstance(data, (str, Path)):
+        return _open_path(data, revision)
+    if revision is not None:
+        raise UserError(
+            f"Only data sets of the hub have revisions; got revision '{revision}' with a {type(data).__name__}: leave "
+            "the revision out, or give an id of the hub such as owner/name."
+        )
     if isinstance(data, Source):
         return data
-    if isinstance(data, (str, Path)):
-        return _open_path(data)
     if isinstance(data, (list, tuple)):
         return Source("the list", (), partial(_rows_of_list, data))
     if hasattr(data, "to_list") or isinstance(data, Mapping):
@@ -124,7 +132,7 @@ def each_row(dataset) -> Iterator[dict]:
 # Paths
 
 
-def _open_path(data: str | Path) -> Source:
+def _open_path(data: str | Path, revision: str | None) -> Source:
     text = str(data)
     path = Path(text).expanduser()
     try:
@@ -132,6 +140,11 @@ def _open_path(data: str | Path) -> Source:
             recover_folder(path)
     except OSError as error:  # such as a name that is too long
         raise UserError(f"Cannot read {text:.80} ({error.strerror}): give the path of a file or a folder.") from error
+    if revision is not None and text.strip() and path.exists():
+        raise UserError(
+            f"{text} is a file or folder here, which has no revision '{revision}': rename it, or work in another "
+            "folder, to read the data set of the hub."
+        )
     if path.is_file():
         return Source(path.name, (path,), partial(_reader_of(path), path))
     if text.strip() and path.is_dir():
@@ -140,7 +153,7 @@ def _open_path(data: str | Path) -> Source:
         raise UserError(f"Cannot read {text}: it is no regular file; write the rows to a file, and give its path.")
     found = _HUB_ID.fullmatch(text)
     if found and path.suffix.lower() not in READERS and not path.parent.is_dir():
-        return _open_hub(found["id"], found["config"])
+        return _open_hub(found["id"], found["config"], revision)
     raise UserError(
         f"Cannot read {text or 'an empty path'}: there is no such file or folder{_similar_path(path)}; give the path "
         "of one, or an id of the hub such as owner/name."
@@ -235,7 +248,26 @@ def _rows_of_files(files: tuple[Path, ...]) -> Iterator[SourceRow]:
 # The hub
 
 
-def _open_hub(name: str, config: str | None) -> Source:
+def hub_revision(name: str) -> str | None:
+    """Return the commit hash of the newest revision of a data set of the hub; None where the hub cannot be reached.
+
+    name: "owner/name". Raises UserError for a data set that the hub does not have, or does not show.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        return HfApi().dataset_info(name, timeout=HUB_TIMEOUT).sha
+    except (RepositoryNotFoundError, ValueError) as error:  # ValueError: no id is like that
+        raise UserError(
+            f"The hub shows no data set '{name}' ({first_line(error)}): check the spelling, or log in where its page "
+            "asks for it."
+        ) from error
+    except Exception:  # of the client of HTTP that the hub's library uses, which its versions change
+        return None
+
+
+def _open_hub(name: str, config: str | None, revision: str | None = None) -> Source:
     from datasets import load_dataset
 
     if not _was_downloaded(name) and not _hub_answers(name):
@@ -244,7 +276,7 @@ def _open_hub(name: str, config: str | None) -> Source:
             "hub cannot be reached: check the path, or the connection."
         )
     try:
-        loaded = load_dataset(name, config)
+        loaded = load_dataset(name, config, revision=revision)
     except Exception as error:  # of several libraries
         described = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(

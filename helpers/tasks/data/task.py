@@ -9,7 +9,7 @@ from helpers.rewards.calling import arguments_without_logs, call_reward, name_of
 from helpers.rewards.registry import columns_of, get_reward
 from helpers.rollout.completion import Completion
 from helpers.runtime import UserError
-from helpers.tasks.custom import CustomTask, right_or_wrong, values_of
+from helpers.tasks.custom import SET, CustomTask, right_or_wrong, values_of
 from helpers.tasks.data.columns import ARGUMENTS, Columns, describe_columns, is_blank
 from helpers.tasks.data.files import BATCH, SourceRow
 from helpers.tasks.data.rows import Demands, keep_rows
@@ -94,7 +94,8 @@ class DataTask(CustomTask):
         self.measures = base.measures
         self.watch_copies = base.watch_copies
         self.options = base.options
-        self.breakdowns = tuple(column for column in base.breakdowns if column in self.kept.data.column_names)
+        known = [column for column in base.breakdowns if column in self.kept.data.column_names]
+        self.breakdowns = self._breakdowns_with_set(known)
         row = self.dataset("train", 1)[0]
         try:
             base.grade([row], [Completion.of_text("")])
@@ -138,8 +139,8 @@ class DataTask(CustomTask):
         return describing.behaviours(prompts, completions, **columns)
 
     def describe_group(self, column: str, value: Value) -> str:
-        """Return the text of a value. A cluster of these rows is none of the base's."""
-        if self.base is None or column == "cluster":
+        """Return the text of a value. A cluster or a set of these rows is none of the base's."""
+        if self.base is None or column in ("cluster", SET):
             return str(value)
         return self.base.describe_group(column, value)
 

@@ -7,6 +7,7 @@ import pytest
 from datasets import load_from_disk
 
 from helpers import UserError, get_task
+from helpers.runtime import write_whole
 from helpers.tasks.data.columns import Columns
 from helpers.tasks.data.prepare import prepare
 from helpers.tasks.data.task import DataTask
@@ -171,3 +172,62 @@ def test_a_faulty_row_takes_no_good_one_with_it():
         "answer that the rewards cannot read": ["row 61"]
     }
     assert len(task.kept.data) == 61
+
+
+def rows_with_probe():
+    rows = [{**row, "split": "train"} for row in good_rows()]
+    probe = {"solution": "7", "split": "probe", "set": "AIME 2024"}
+    return rows + [{**probe, "question": f"Which number is {n} less than {n + 7}?"} for n in range(30)]
+
+
+@pytest.mark.parametrize(("size", "decided"), [(None, 200), (3, 3), (50, 50), (210, 200)])
+def test_a_probe_is_a_fourth_part_and_stays_whole(tmp_path, size, decided):
+    """Shared among four splits, a size would shrink a published set, whose results nobody could compare then."""
+    task = math_task(write(tmp_path / "sums.jsonl", rows_with_probe()))
+    report = prepare(task, tmp_path / "out", size)
+    assert list(report.splits) == ["train", "monitor", "confirm", "probe"] and report.splits["probe"] == 30
+    assert report.rows_kept == decided + 30 and "probe 30" in str(report)
+    again = DataTask(tmp_path / "out", base=get_task("math"))
+    assert set(again.dataset("probe")["id"]) == set(task.dataset("probe")["id"])
+    assert set(again.dataset("probe")["set"]) == {"AIME 2024"} and again.breakdowns[0] == "set"
+    assert prepare(again, tmp_path / "out").splits == report.splits, "a folder with a probe is replaced"
+
+
+def test_a_prompt_of_the_probe_leaves_the_other_splits(tmp_path):
+    rows = rows_with_probe()
+    doubles = [{**rows[210], "split": "train"}, {**rows[211], "split": "test"}]
+    confirmed = [{"question": f"Is it {n}?", "solution": str(n), "split": "test"} for n in range(9)]
+    report = prepare(math_task(write(tmp_path / "sums.jsonl", doubles + rows + confirmed)), tmp_path / "out")
+    assert (report.splits["confirm"], report.splits["probe"]) == (9, 30)
+    assert report.dropped["prompt in a held-out split"].places == ["line 1 of sums.jsonl", "line 2 of sums.jsonl"]
+
+
+def test_a_further_file_is_written_with_the_rows(tmp_path, monkeypatch):
+    """Written afterwards, it would be missing where the process was killed in between."""
+    task = math_task(write(tmp_path / "sums.jsonl", good_rows()))
+    for text in ("{}", '{"a": "\u00e9"}'):
+        prepare(task, tmp_path / "out", extra_files={"sources.json": text})
+        assert (tmp_path / "out" / "sources.json").read_text(encoding="utf-8") == text
+    assert len(DataTask(tmp_path / "out", base=get_task("math")).kept.data) == 200
+
+    def full(path, content):
+        if path.name == "sources.json":
+            raise OSError("No space left on device")
+        return write_whole(path, content)
+
+    monkeypatch.setattr("helpers.tasks.data.prepare.write_whole", full)
+    with pytest.raises(UserError, match="Cannot write .*No space left on device"):
+        prepare(task, tmp_path / "out", 20, extra_files={"sources.json": "other"})
+    assert (tmp_path / "out" / "sources.json").read_text(encoding="utf-8") == text
+    assert len(load_from_disk(str(tmp_path / "out"))["train"]) > 20, "the old rows are there, too"
+
+
+def test_a_further_file_of_another_name(tmp_path):
+    """The folder could not be written a second time, since it holds what `prepare` does not know."""
+    with pytest.raises(ValueError, match="extra files are called sources.json; got notes.txt"):
+        prepare(get_task("math"), tmp_path / "out", 20, extra_files={"notes.txt": ""})
+    assert not (tmp_path / "out").exists()
+    prepare(get_task("math"), tmp_path / "out", 20)
+    (tmp_path / "out" / "notes.txt").write_text("precious")
+    with pytest.raises(UserError, match="holds other things than `prepare` writes"):
+        prepare(get_task("math"), tmp_path / "out", 20)

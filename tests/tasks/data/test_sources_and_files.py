@@ -1,8 +1,12 @@
 """Files, folders and ids of the hub: what is in them comes out as it is, and a fault is named with its line."""
 
 import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 
 from helpers import UserError
 from helpers.tasks.data import files, sources
@@ -266,6 +270,8 @@ def test_splits_that_begin_with_a_known_name(tmp_path):
     data = Dataset.from_list(ROWS[:1])
     rows = read_rows(DatasetDict(train_sft=data, test_hard=data, trainer=data))
     assert [row.split for row in rows] == ["train", "test", "trainer"]
+    (row,) = read_rows(DatasetDict(probe_hard=data))
+    assert row.split == "probe"
     assert sources.split_part("Test-hard") == "Test"
 
 
@@ -275,19 +281,21 @@ def test_an_id_of_the_hub(monkeypatch):
 
     loaded = []
 
-    def load(name, config):
-        loaded.append((name, config))
+    def load(name, config, revision):
+        loaded.append((name, config, revision))
         return datasets.DatasetDict(train=datasets.Dataset.from_list(ROWS))
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.setattr(sources, "_hub_answers", lambda name: True)
     rows = list(read_rows("owner/name:main"))
-    assert loaded == [("owner/name", "main")] and rows[0].split == "train" and len(rows) == 4
+    assert loaded == [("owner/name", "main", None)] and rows[0].split == "train" and len(rows) == 4
+    open_source("owner/name", revision="0a1b")
+    assert loaded[1] == ("owner/name", None, "0a1b")
     monkeypatch.setattr(sources, "_hub_answers", lambda name: False)
     with pytest.raises(UserError, match="There is no file or folder 'owner/other'.* needs the network"):
         open_source("owner/other")
 
-    def fail(name, config):
+    def fail(name, config, revision):
         raise ValueError("Config name is missing.\nPick one of: ['a', 'b']")
 
     monkeypatch.setattr(datasets, "load_dataset", fail)
@@ -306,3 +314,44 @@ def test_a_proxy_that_takes_no_connection(monkeypatch, capfd):
     with pytest.raises(UserError, match="There is no file or folder 'owner/name'.* needs the network"):
         open_source("owner/name")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["folder", "list", "source"])
+def test_only_the_hub_has_revisions(tmp_path, monkeypatch, kind):
+    """A folder called as the data set is would be read in its place, and recorded as that revision."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    (tmp_path / "owner" / "name" / "train.jsonl").write_text(jsonl(ROWS))
+    data = {"folder": "owner/name", "list": ROWS, "source": open_source(ROWS)}[kind]
+    with pytest.raises(UserError, match="revision[s;]? .*'0a1b'") as caught:
+        open_source(data, revision="0a1b")
+    assert "\n" not in str(caught.value)
+
+
+class Hub:
+    """The client of a hub that answers every question in one way."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def dataset_info(self, name, timeout):
+        assert timeout == sources.HUB_TIMEOUT
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return SimpleNamespace(sha=self.answer)
+
+
+@pytest.mark.parametrize("answer", ["0a1b", OfflineModeIsEnabled("offline"), TimeoutError("no answer")])
+def test_the_newest_revision(monkeypatch, answer):
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: Hub(answer))
+    assert sources.hub_revision("owner/name") == (answer if isinstance(answer, str) else None)
+
+
+def test_a_data_set_that_the_hub_does_not_have(monkeypatch):
+    """Taken for a missing connection, a slip in a name sends its reader to the cables."""
+    missing = RepositoryNotFoundError("404 Client Error.\nRepository Not Found", response=MagicMock())
+    for fault in (missing, HFValidationError("no id")):
+        monkeypatch.setattr(huggingface_hub, "HfApi", lambda fault=fault: Hub(fault))
+        with pytest.raises(UserError, match="The hub shows no data set 'owner/nme' .*: check the spelling") as caught:
+            sources.hub_revision("owner/nme")
+        assert "\n" not in str(caught.value)

@@ -116,6 +116,20 @@ def test_what_a_base_task_knows_of_its_own_rows_is_left_out(csv_file):
     assert task.outcomes == get_task("math").outcomes
 
 
+@pytest.mark.parametrize("name", ["", "math"])
+def test_sets_of_a_probe_come_before_the_breakdowns_of_a_base(monkeypatch, name):
+    """Notebook 05 shows the probe by the first of them, and the base knows nothing of these sets."""
+    rows = [{"prompt": f"What is {n}?", "answer": str(n), "depth": 2, "split": "train", "set": ""} for n in range(80)]
+    rows += [{**rows[n], "prompt": f"Which is {n}?", "split": "probe", "set": "AIME 2024"} for n in range(9)]
+    base = get_task(name) if name else None
+    if base is not None:
+        monkeypatch.setattr(base, "describe_group", lambda column, value: f"{column} of the base")
+    task = DataTask(rows, base=base)
+    assert task.breakdowns == (("set", "depth", "cluster") if base else ("set", "cluster"))
+    assert task.describe_group("set", "AIME 2024") == "AIME 2024" and len(task.dataset("probe")) == 9
+    assert "probe 9" in validate_data(task)[0]
+
+
 @pytest.mark.parametrize("answers", [[1, 2.5], [3, 10**30]])
 def test_numbers_that_no_type_holds_together_stay_as_they_are(answers):
     """1 beside 2.5 became 1.0, and the right answer "1" was paid nothing."""
