@@ -269,7 +269,8 @@ def _without_one_layer(text: str, keeps_brackets: bool) -> str:
             return text[width:-width]
     if text.startswith("\\boxed{"):
         inner = text.removeprefix("\\boxed")
-        return inner if _closes_at_the_end(inner) else text
+        if _closes_at_the_end(inner):
+            return inner
     is_innermost = text[1:2] not in _PAIRS
     if text[:1] in _PAIRS and not (keeps_brackets and is_innermost) and _closes_at_the_end(text):
         return text[1:-1]
