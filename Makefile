@@ -23,7 +23,7 @@ LEAST_PY := 1500
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help help-run run deeper prepare tasks rewards watch test test-slow test-py test-trl test-verifiers test-browser test-colab hacksuite bench-gpu try-gpu lint links tiny release clean
+.PHONY: help help-run run deeper prepare tasks rewards sources watch test test-slow test-py test-trl test-verifiers test-browser test-colab hacksuite bench-gpu try-gpu lint links tiny release clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -39,7 +39,7 @@ run: $(READY) ## run the five notebooks in order; results under runs/; DETACH=1 
 deeper: $(READY) ## run the notebooks that prove, in notebooks/deeper
 	@$(VENV)/bin/python -m helpers.run --deeper --from-make $(PARAMS)
 
-prepare: $(READY) ## write a data set and its report: TASK=name DATA=file N=rows OUT=folder
+prepare: $(READY) ## write a data set and its report: TASK=name N=rows OUT=folder, and DATA=file or SOURCE=name
 	@$(VENV)/bin/python -m helpers.run.prepare --from-make $(PARAMS)
 
 tasks: $(READY) ## list the tasks
@@ -47,6 +47,9 @@ tasks: $(READY) ## list the tasks
 
 rewards: $(READY) ## list the rewards and the presets
 	@$(VENV)/bin/python -m helpers.run --list rewards
+
+sources: $(READY) ## list the data sets of the hub that SOURCE can take
+	@$(VENV)/bin/python -m helpers.run --list sources
 
 watch: $(READY) ## follow a run from another shell: RUN=name-or-folder, or the newest
 	@$(VENV)/bin/python -m helpers.display.watch '$(RUN)'

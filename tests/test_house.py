@@ -68,7 +68,7 @@ def imported_rooms(path):
 
 
 #: Optional rooms -> who may import them, beside themselves. The embedded model's corpus has problems of the math task.
-OPTIONAL = {"gallery": {"tiny"}, "lint": {"run"}}
+OPTIONAL = {"gallery": {"tiny", "run"}, "lint": {"run"}}
 #: Files that name modules as texts.
 NAMING = {HELPERS / "__init__.py", HELPERS / "tasks" / "__init__.py"}
 

@@ -38,6 +38,7 @@ from helpers.evaluation.records import (
     sweep_plan,
     trained_on,
 )
+from helpers.evaluation.sets import SETS_HEADER, describe_sets, standard_error
 from helpers.evaluation.statistics import (
     clustered_interval,
     difference,

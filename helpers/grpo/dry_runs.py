@@ -5,16 +5,23 @@ import time
 
 import torch
 
-from helpers.grpo.batch import Group
+from helpers.grpo.batch import Generation, Group
 from helpers.grpo.trainer import GRPOTrainer
 from helpers.model.gpu_memory import memory_errors_explained
 from helpers.rollout.completion import Completion
+from helpers.rollout.sampling import SamplingParams
 from helpers.runtime import GIB
 
 #: What the rewards are given to judge: texts that break careless ones.
 MADE_UP_ANSWERS = ("", "42", "I do not know.", "```python\nprint(1)\n```", "\\boxed{42}", "```", "\u2028" * 3)
 #: The share of groups with equal rewards above which a dry run says what to do about it.
 MANY_GROUPS = 0.5
+#: Largest relative change of the gradient, and of a log-probability in nats, that rounding explains, by the bits of the
+#: arithmetic.
+ROUNDING_OF_GRADIENT = {32: 1e-3, 16: 0.1}
+ROUNDING_OF_LOGPROB = {32: 1e-4, 16: 0.05}
+#: Tokens by which the weights of the rollout are compared before and after they are taken over again.
+TOKENS_COMPARED = 32
 
 
 def dry_run(trainer: GRPOTrainer) -> None:
@@ -48,6 +55,8 @@ def try_step(trainer: GRPOTrainer) -> None:
         trainer.optimizer.step()
         metrics = statistics.metrics()
         updated = time.monotonic()
+        drift = drift_of_sync(trainer)  # while the adapter is not what it was at the start, which is nothing
+        change_of_gradient = change_by_micro_batches(trainer, generation)
     finally:
         with torch.no_grad():
             for weight, value in zip(trainer.weights, before, strict=True):
@@ -67,8 +76,76 @@ def try_step(trainer: GRPOTrainer) -> None:
         print(f"In {equal_groups:.0%} of the groups all completions earn the same, and nothing is learnt from them: "
               "choose easier or harder prompts, more completions of each (num_generations), or a higher "
               "temperature.")  # fmt: skip
+    print(_describe_drift(drift, _bits(trainer)))
+    print(_describe_change(change_of_gradient, _bits(trainer)))
     if torch.cuda.is_available():
         print(f"Largest memory so far: {torch.cuda.max_memory_allocated() / GIB:.2f} GiB.")
+
+
+def drift_of_sync(trainer: GRPOTrainer) -> float:
+    """Return how far the sampler's log-probabilities move, in nats, when it takes over the same weights again.
+
+    A rollout that adds the adapter to weights which hold it already trains on completions of another policy. Each call
+    of the engine takes over the weights, so the same completion is drawn twice.
+    """
+    prompt = trainer.train_dataset[0]["prompt"]
+    tokens = min(TOKENS_COMPARED, trainer.args.max_completion_length)
+    params = SamplingParams(tokens, temperature=0.0)
+    (first,), (second,) = [trainer.engine.generate([prompt], params) for _ in range(2)]
+    if first.token_ids != second.token_ids:
+        return math.inf
+    moves = [abs(after - before) for before, after in zip(first.logprobs, second.logprobs, strict=True)]
+    return max(moves, default=0.0)
+
+
+def change_by_micro_batches(trainer: GRPOTrainer, generation: Generation) -> float | None:
+    """Return how far the gradient of a generation moves with smaller micro-batches, as a share of its norm.
+
+    None: there is no gradient, or each micro-batch has one completion already. The gradient that is left is that of the
+    smaller ones.
+    """
+    trainer.backward(generation)
+    whole = _gradient(trainer)
+    micro_batching = trainer.micro_batching
+    before = micro_batching.halvings
+    try:
+        if not micro_batching.cut_smaller(generation.completions):
+            return None
+        trainer.backward(generation)
+    finally:
+        micro_batching.halvings = before
+    norm = whole.norm().item()
+    return (_gradient(trainer) - whole).norm().item() / norm if norm else None
+
+
+def _gradient(trainer: GRPOTrainer) -> torch.Tensor:
+    """Return the gradient of all weights as one vector on the CPU, float32."""
+    parts = [weight.grad.flatten().float().cpu() for weight in trainer.weights if weight.grad is not None]
+    return torch.cat(parts) if parts else torch.zeros(1)
+
+
+def _bits(trainer: GRPOTrainer) -> int:
+    """Return the bits of the arithmetic."""
+    return 32 if trainer.model.dtype == torch.float32 else 16
+
+
+def _describe_drift(drift: float, bits: int) -> str:
+    moved = f"Taking over the weights again moves the log-probabilities of the sampler by {_show(drift)} nats"
+    if drift <= ROUNDING_OF_LOGPROB[bits]:
+        return f"{moved}."
+    return f"{moved}, which rounding does not explain: the backend adds the adapter to weights that hold it already."
+
+
+def _describe_change(change: float | None, bits: int) -> str:
+    if change is None:
+        return "Smaller micro-batches were not tried: there is no gradient, or each has one completion already."
+    moved = f"Smaller micro-batches change the gradient by {change:.1e} of its norm"
+    if change <= ROUNDING_OF_GRADIENT[bits]:
+        return f"{moved}."
+    return (
+        f"{moved}, which rounding does not explain: a loss of yours may average over each micro-batch, and should use "
+        "the weights of the whole step."
+    )
 
 
 def _show(value: float | None) -> str:

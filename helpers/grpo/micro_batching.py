@@ -70,9 +70,15 @@ class MicroBatching:
         if self.shortages == 1:
             print("The GPU had no memory left for a micro-batch: what can be freed is freed, and it is tried again.")
             return
+        if not self.cut_smaller(completions):
+            raise OutOfMemory(reason, " to take a single completion through the model")
+        print(f"The GPU had no memory left for a micro-batch: they have {self.max_tokens} tokens at most from here on.")
+
+    def cut_smaller(self, completions: Sequence[Completion]) -> bool:
+        """Halve the micro-batches until these completions are cut otherwise; tell whether that is possible."""
         before = self.cut(completions)
         if max(map(len, before)) == 1:
-            raise OutOfMemory(reason, " to take a single completion through the model")
+            return False
         while self.cut(completions) == before:
             self.halvings += 1
-        print(f"The GPU had no memory left for a micro-batch: they have {self.max_tokens} tokens at most from here on.")
+        return True

@@ -267,9 +267,14 @@ class Session:
         is_done = bool(self.evaluations) and self.evaluations[-1]["step"] == self.step
         return is_due and not is_done
 
-    def note_evaluation(self, metrics: dict) -> None:
-        """Write down an evaluation of the weights after the last step."""
+    def note_evaluation(self, metrics: dict, correct: Sequence[bool] | None) -> None:
+        """Write down an evaluation of the weights after the last step.
+
+        correct: whether each completion was right, those of a prompt next to each other; None where nothing was graded.
+        """
         row = {"step": self.step, **metrics}
+        if correct is not None:
+            row["correct"] = [int(one) for one in correct]
         self._evaluations_file.append(row)
         self.evaluations.append(row)
 

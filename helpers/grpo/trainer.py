@@ -48,6 +48,7 @@ from helpers.grpo.metrics import completion_records, mean_of_rows, outcome_metri
 from helpers.grpo.micro_batching import MicroBatching
 from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
+from helpers.grpo.posthoc import draw_evaluation
 from helpers.grpo.routers import check_recorded, watch_routers
 from helpers.grpo.scoring import rows_of_completions, score, user_code
 from helpers.grpo.session import Session
@@ -353,8 +354,9 @@ class GRPOTrainer:
         is_asked = self.control.should_evaluate and self.eval_dataset is not None
         if not (is_asked or self.session.is_evaluation_due):
             return {}
-        metrics = self.evaluate()
-        self.session.note_evaluation(metrics)
+        metrics, generation = self._evaluate()
+        correct = [grade.correct for grade in generation.grades] if generation.grades else None
+        self.session.note_evaluation(metrics, correct)
         self._log({"step": self.state.global_step, **metrics})
         self._tell_callbacks("on_evaluate", metrics=dict(metrics))
         self._note_best(metrics, self.state.global_step)
@@ -438,17 +440,21 @@ class GRPOTrainer:
 
         The same completions are drawn for the same weights, whenever it is called. Training is not changed by it.
         """
+        metrics, _ = self._evaluate()
+        return metrics
+
+    def _evaluate(self) -> tuple[dict[str, float], Generation]:
+        """Return the metrics of an evaluation, and what was drawn for it."""
         if self.eval_dataset is None:
             raise UserError("There is nothing to evaluate on: give GRPOTrainer an eval_dataset.")
-        args = self.args
         started = time.monotonic()
-        num_generations = args.num_generations_eval or args.num_generations
-        seed = random_seed("evaluation", args.seed)
-        groups = self._draw(self.eval_dataset["prompt"], num_generations, seed, "drawing completions to evaluate")
+        note_progress = partial(self._note_phase, "drawing completions to evaluate")
+        groups = draw_evaluation(self.engine, self.eval_dataset["prompt"], self.args, note_progress)
         generation = self.judge(self.eval_dataset, groups)
-        measured = rollout_metrics(generation, self.reward_names, args.reward_weights)
+        measured = rollout_metrics(generation, self.reward_names, self.args.reward_weights)
         metrics = {**measured, **generation.metrics, "runtime": time.monotonic() - started}
-        return {f"eval_{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
+        numbers = {f"eval_{name}": value for name, value in metrics.items() if isinstance(value, (int, float))}
+        return numbers, generation
 
     def save_model(self, folder: str | Path | None = None) -> None:
         """Write the adapter as PEFT does, and `trainer_state.json` with its steps and settings; whole or not at all.
@@ -509,11 +515,9 @@ class GRPOTrainer:
         }
         return generation
 
-    def _draw(
-        self, prompts: Sequence, num_generations: int, seed: int, phase: str = "drawing completions"
-    ) -> list[Group]:
+    def _draw(self, prompts: Sequence, num_generations: int, seed: int) -> list[Group]:
         """Draw completions of prompts, and tell the callbacks how far it is."""
-        note_progress = partial(self._note_phase, phase)
+        note_progress = partial(self._note_phase, "drawing completions")
         note_progress(0, len(prompts) * num_generations)
         groups = draw(self.engine, prompts, num_generations, seed, self.args, note_progress)
         for group in groups:

@@ -20,7 +20,7 @@ _OVERRIDE = re.compile(r"(?:^|(?<!\\)\s)([A-Za-z_]\w*)\s?[:+?]?=")
 #: An argument that is a pair, and no flag's value.
 _PAIR = re.compile(r"[A-Z][A-Z0-9_]*=")
 #: Settings that name a file or a folder, which is looked for in the folder that the command was called in.
-PATHS = ("data", "model")
+PATHS = ("data", "model", "sources_dir")
 #: Settings that name a folder to write to.
 FOLDERS = ("run_dir", "backup_dir")
 

@@ -75,5 +75,23 @@ def rewards_table() -> str:
     return listed + "\n\n" + text_table(presets, header=("preset", "rewards and their weights"))
 
 
+def sources_table() -> str:
+    """Return a table of the splits that SOURCE can make, and one of the data sets that they are made of."""
+    from helpers.gallery.sources.plans import PLANS
+    from helpers.gallery.sources.table import SOURCES
+
+    plans = []
+    for name, plan in PLANS.items():
+        pool = "all" if plan.pool is None else f"{plan.pool}"
+        decides = f"{plan.confirm_set}: {', '.join([*plan.whole, *plan.fill])}"
+        probes = ["ID"] * bool(plan.in_distribution) + list(plan.probes)
+        plans.append((name, plan.task, pool, decides, ", ".join(probes) or "-"))
+    listed = text_table(plans, header=("SOURCE", "task", "pool", "what decides", "probes"))
+    sources = []
+    for name, source in SOURCES.items():
+        sources.append((name, source.hub, source.split, source.licence or "not stated", ", ".join(source.columns)))
+    return listed + "\n\n" + text_table(sources, header=("source", "hub", "split", "licence", "columns read"))
+
+
 #: What `--list` may ask for.
-LISTS = {"tasks": tasks_table, "rewards": rewards_table, "settings": settings_list}
+LISTS = {"tasks": tasks_table, "rewards": rewards_table, "sources": sources_table, "settings": settings_list}

@@ -18,6 +18,7 @@ from helpers.run.settings import ALIASES, TABLE, RunSettings, by_own_name, read_
 from helpers.runtime import ROOT, UserError, run_folder, write_whole
 from helpers.tasks.choosing import choose_rewards, choose_task
 from helpers.tasks.data.columns import Columns
+from helpers.tasks.data.task import DataTask
 from helpers.tasks.task import Task
 
 #: Prompts that training draws from where the task makes them.
@@ -65,6 +66,8 @@ class Run:
     def make_task(self, drop_faulty: bool = False) -> Task:
         """Return the task. drop_faulty: leave out rows of data that cannot be used, in place of refusing them."""
         settings = self.settings
+        if settings.source:
+            return self._task_of_source()
         columns = Columns(
             prompt=settings.prompt_column,
             answer=settings.answer_column,
@@ -82,6 +85,23 @@ class Run:
             level=settings.sandbox,
         )
 
+    def make_base_task(self) -> Task:
+        """Return the task with its own rows, whose rewards and grader judge those of a source."""
+        settings = self.settings
+        return choose_task(settings.task, self.profile, settings.task_options, level=settings.sandbox)
+
+    def _task_of_source(self) -> Task:
+        """Return the task of the splits of a source, which are made in the folder of the run at first."""
+        from helpers.gallery.sources.preparing import is_prepared, prepare_source
+
+        settings = self.settings
+        folder = self.folder / "data"
+        pool = settings.train_prompts
+        base = self.make_base_task()
+        if not is_prepared(settings.source, folder, pool):
+            print(prepare_source(settings.source, base, folder, seed=self.seed, pool=pool, copies=settings.sources_dir))
+        return DataTask(folder, Columns(), base)
+
     @cached_property
     def train_dataset(self):
         """The prompts that training draws from, a `datasets.Dataset`."""
@@ -90,8 +110,21 @@ class Run:
     @property
     def train_size(self) -> int:
         """The most prompts that training draws from."""
+        if self.settings.source:  # train_prompts was the size of the pool
+            return ALL_ROWS
         default = ALL_ROWS if self.settings.data else GENERATED_PROMPTS
         return self.settings.train_prompts or default
+
+    @cached_property
+    def eval_dataset(self):
+        """The prompts that watch the training; None where it is not evaluated on its way."""
+        if self.config.eval_strategy == "no":
+            return None
+        return self.monitor_prompts(self.seed)
+
+    def monitor_prompts(self, seed: int):
+        """Return the prompts that watch a training of this seed, a `datasets.Dataset`."""
+        return self.task.dataset("monitor", self.settings.monitor_items, seed=seed)
 
     @cached_property
     def chosen_rewards(self) -> tuple[list[Callable], list[float]]:
@@ -132,7 +165,9 @@ class Run:
     def sweep(self) -> SweepPlan:
         """The amount of an evaluation."""
         plan = sweep_plan("auto", self.profile)
-        return plan if self.settings.items is None else replace(plan, items=self.settings.items)
+        items = self.settings.items or plan.items
+        probe_items = self.settings.probe_items or plan.probe_items
+        return replace(plan, items=items, probe_items=probe_items)
 
     def check(self) -> None:
         """Raise UserError for settings that contradict each other, and for a task or rewards that cannot be made."""
@@ -193,8 +228,14 @@ def open_run(settings: Mapping[str, Any] | str | Path) -> Run:
 def make_run(settings: Mapping[str, Any]) -> Run:
     """Return the run of some settings, each of which is checked by itself."""
     given = sort_settings(settings)
+    if given.run.get("data") and given.run.get("source"):
+        raise UserError("DATA and SOURCE both say what is asked: give one of them.")
     if given.run.get("data"):
         given.run.setdefault("task", "custom")
+    if given.run.get("source"):
+        from helpers.gallery.sources.plans import find_plan
+
+        given.run.setdefault("task", find_plan(given.run["source"]).task)
     run_settings = RunSettings(**given.run)
     profile = replace(get_profile(run_settings.profile), **given.profile)
     if profile.model.startswith("~"):

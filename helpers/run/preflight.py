@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from statistics import median
 
+from helpers.evaluation.power import POWER, chance_of_win
+from helpers.evaluation.records import SweepPlan
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.optimizer import learning_rates
 from helpers.run.opening import SETTINGS_FILE, Run
@@ -15,10 +17,17 @@ BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
 #: A warm-up longer than this share of the run is worth a word.
 LONG_WARMUP = 0.2
+#: A learning rate below this share of `learning_rate` moves next to nothing, and in more than this share of the steps
+#: that is worth a word, too.
+LITTLE = 0.1
+MANY_STEPS = 0.3
+#: The share that the base is taken to solve, where a planned evaluation is judged.
+BASE_RATE = 0.5
 #: Settings that decide how long a step takes, and must be equal where an earlier run's step is quoted.
 OF_A_STEP = (
     "model", "experts", "dense", "lora_r", "lora_targets", "per_device_train_batch_size", "gradient_accumulation_steps",
     "steps_per_generation", "num_iterations", "num_generations", "max_completion_length", "task", "data",
+    "source",
 )  # fmt: skip
 
 
@@ -29,6 +38,7 @@ def preflight(run: Run) -> str:
         str(run),
         config.describe_run(len(run.train_dataset)),
         describe_learning_rates(config),
+        describe_evaluation(run.sweep, run.profile.win_margin),
         _describe_memory(run),
         _describe_time(run),
         *run.notes,
@@ -52,7 +62,27 @@ def describe_learning_rates(config: GRPOConfig) -> str:
     share = config.warmup_count / config.max_steps
     if share > LONG_WARMUP:
         return f"{sentence} The warm-up takes {share:.0%} of the run: a shorter one, or more steps, would teach more."
+    rates = learning_rates(config, range(config.max_steps))
+    little = sum(rate < LITTLE * config.learning_rate for rate in rates) / config.max_steps
+    if little > MANY_STEPS:
+        return (
+            f"{sentence} In {little:.0%} of the steps it is below a tenth of {config.learning_rate:g}: "
+            "LR_SCHEDULER_TYPE=cosine_with_min_lr keeps a floor under it."
+        )
     return sentence
+
+
+def describe_evaluation(plan: SweepPlan, win_margin: float) -> str:
+    """Return how large a gain an evaluation of this size can see, by simulation (`chance_of_win`)."""
+    asked = f"evaluation: {plan.items} prompts at {len(plan.temperatures)} temperatures"
+    for points in range(1, 50):
+        gain = points / 100
+        if gain > win_margin and chance_of_win(plan, win_margin, BASE_RATE, gain) >= POWER:
+            return (
+                f"{asked}; on a base of {BASE_RATE:.0%}, a true gain of {points} points or more would be called a win "
+                f"in {POWER:.0%} of such evaluations. Smaller gains need more (ITEMS)."
+            )
+    return f"{asked}, which can show no gain at all: ask more (ITEMS)."
 
 
 def draw_curve(values: Sequence[float]) -> str:

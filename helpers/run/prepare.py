@@ -25,9 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if count and not (count.isascii() and count.isdigit() and int(count) >= len(SPLITS)):
         raise UserError(f"N is the number of rows to keep, a whole number from {len(SPLITS)} on; got '{count}'.")
     check_out(out)
+    size = int(count) if count else None
     run = make_run(with_absolute_paths(read_pairs(pairs)))
-    task = run.make_task(drop_faulty=True)
-    print(prepare(task, out, int(count) if count else None, run.seed))
+    settings = run.settings
+    if settings.source:
+        from helpers.gallery.sources.preparing import prepare_source
+
+        base = run.make_base_task()
+        print(prepare_source(settings.source, base, out, seed=run.seed, pool=size, copies=settings.sources_dir))
+    else:
+        print(prepare(run.make_task(drop_faulty=True), out, size, run.seed))
     return 0
 
 

@@ -43,12 +43,22 @@ class RunSettings:
     data: str = setting(
         "", "Prompts of yours: a JSON, JSONL, CSV or parquet file, a folder of save_to_disk, or an id of the hub."
     )
+    source: str = setting(
+        "", "Data sets of the hub that the project turns into the splits of a run, as `make sources` lists them."
+    )
+    sources_dir: str = setting("", "A folder with copies of these data sets, which stand above the hub.")
     prompt_column: str = setting("prompt", "The column of DATA that holds the prompt, a text or a list of messages.")
     answer_column: str = setting("answer", "The column of DATA that holds the right answer; rewards read it as answer.")
     system_prompt: str = setting("", "A system message in front of every prompt of DATA.")
     template: str = setting("", 'The prompt made of columns of DATA: "Question: {question} Answer with the number."')
     train_prompts: int | None = setting(
-        None, "Prompts that training draws from; None: 2000, or all that DATA has for training.", least=1
+        None,
+        "Prompts that training draws from; None: 2000, or all that DATA has for training. With SOURCE it is the size "
+        "of the pool, of which some are kept for a probe.",
+        least=1,
+    )
+    monitor_items: int = setting(
+        64, "Prompts that watch a training with eval_strategy='steps'; they decide nothing.", least=2
     )
     recipe: str = setting("", "The settings of a published method.", choices=("", *RECIPES))
     control: str = setting("", "A run without the lesson, to compare with.", choices=("", *CONTROLS))
@@ -58,6 +68,9 @@ class RunSettings:
         "auto", "How programs are isolated; process is for a host without seccomp, and prints what it does not stop."
     )
     items: int | None = setting(None, "Prompts that decide in an evaluation; None: those of the sweep.", least=2)
+    probe_items: int | None = setting(
+        None, "Prompts of the split probe that an evaluation asks, too; None: those of the sweep.", least=2
+    )
     fallback_steps: int = setting(10, "Steps that 05_evaluate trains where it finds no adapter.", least=1)
     run_dir: str = setting("", "The folder of the run; empty: one under runs/ in the project.")
 
@@ -85,6 +98,8 @@ def _table() -> dict[str, tuple[type, Field]]:
     return table
 
 
+#: Files of settings that come with the project.
+CONFIGS = Path(__file__).with_name("configs")
 #: Name of a setting -> the class that has it, and its field.
 TABLE = _table()
 #: Names that Unsloth, OpenSloth and OpenRLHF have for settings that are no fields of `GRPOConfig`, and short names.
@@ -219,15 +234,23 @@ def other_names(name: str) -> list[str]:
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """Return the settings in a TOML or JSON file. Raises UserError for a file that cannot be read as such."""
+    """Return the settings in a TOML or JSON file. Raises UserError for a file that cannot be read as such.
+
+    Where there is no such file, one of that name in `CONFIGS` is taken, which come with the project.
+    """
     path = Path(path).expanduser()
+    if not path.exists() and (CONFIGS / path).is_file():
+        path = CONFIGS / path
     parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix)
     if parse is None:
         raise UserError(f"CONFIG names a file that ends in .toml or .json; got '{path}'.")
     try:
         settings = parse(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UserError(f"Cannot read CONFIG '{path}' ({error.strerror}): give the path of a TOML file.") from error
+        own = ", ".join(sorted(file.name for file in CONFIGS.iterdir()))
+        raise UserError(
+            f"Cannot read CONFIG '{path}' ({error.strerror}): give the path of a TOML file, or one of {own}."
+        ) from error
     except ValueError as error:
         kind = path.suffix[1:].upper()
         raise UserError(

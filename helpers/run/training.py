@@ -6,10 +6,25 @@ from pathlib import Path
 
 from peft import PeftModel
 
-from helpers.display import LiveView
-from helpers.evaluation import Report, check_task, compare, evaluate, sample_records, save_records, trained_on
+from helpers.display import LiveView, text_table
+from helpers.evaluation import (
+    SETS_HEADER,
+    Evaluation,
+    Report,
+    best_temperature,
+    check_task,
+    compare,
+    compare_records,
+    describe_sets,
+    evaluate,
+    gains_by,
+    sample_records,
+    save_records,
+    trained_on,
+)
 from helpers.grpo.config import GRPOConfig
 from helpers.grpo.dry_runs import dry_run
+from helpers.grpo.posthoc import compare_with_training
 from helpers.grpo.rft import train_rft
 from helpers.grpo.trainer import GRPOTrainer
 from helpers.lint import describe_lint
@@ -20,6 +35,7 @@ from helpers.rollout.engine import RolloutEngine
 from helpers.rollout.sampling import SamplingParams
 from helpers.run.opening import Run
 from helpers.runtime import EndOfNotebook, UserError, recover_folder, write_whole
+from helpers.tasks.split import PROBE
 from helpers.tasks.validation import validate_data
 
 #: Seed of the prompts and answers of an evaluation, as in 05_evaluate.
@@ -33,7 +49,14 @@ def make_trainer(run: Run, config: GRPOConfig | None = None) -> GRPOTrainer:
     model, tokenizer = load_model(profile=profile, plan=config.memory_plan(profile))
     model = add_lora(model, r=profile.lora_r, alpha=profile.lora_alpha, targets=profile.lora_targets, seed=run.seed)
     return GRPOTrainer(
-        model, run.reward_funcs, config, run.train_dataset, tokenizer, callbacks=[LiveView()], task=run.task
+        model,
+        run.reward_funcs,
+        config,
+        run.train_dataset,
+        tokenizer,
+        callbacks=[LiveView()],
+        task=run.task,
+        eval_dataset=run.eval_dataset,
     )
 
 
@@ -114,7 +137,28 @@ def load_trained(run: Run, seed: int) -> Trained:
     model, tokenizer = load_model(profile=profile, adapter=adapter, plan=memory_plan(profile, batch, length))
     chat = run.config.chat_template_kwargs
     engine = RolloutEngine(model, tokenizer, max_batch_size=batch, max_length=length, chat_template_kwargs=chat)
+    if origin is not None:
+        _check_posthoc(run, engine, origin)
     return Trained(model, engine, SamplingParams(max_completion_length, seed=seed), origin)
+
+
+def _check_posthoc(run: Run, engine: RolloutEngine, origin: dict) -> None:
+    """Ask the prompts of the training's evaluations again, and say whether the answers are those of then.
+
+    posthoc.json in the folder of the run has the numbers.
+    """
+    if run.config.eval_strategy == "no":
+        return
+    training_seed = origin["settings"]["seed"]
+    args = replace(run.config, seed=training_seed)
+    found = compare_with_training(
+        engine, run.task, run.monitor_prompts(training_seed), args, run.folder / "grpo", origin["step"]
+    )
+    if found is None:
+        print(f"The training has no evaluation of step {origin['step']} on these prompts to compare with.")
+        return
+    print(found)
+    write_whole(run.folder / "posthoc.json", json.dumps(found.to_dict(), indent=2) + "\n")
 
 
 def _train_fallback(run: Run) -> Path:
@@ -142,4 +186,19 @@ def judge(run: Run) -> Report:
     report = compare(base, tuned, win_margin=run.profile.win_margin)
     saved = {**report.to_dict(), "origin": trained.origin}
     write_whole(run.folder / "report.json", json.dumps(saved, indent=2))
+    if PROBE in run.task.splits:
+        _ask_probe(run, trained, base, tuned, report)
     return report
+
+
+def _ask_probe(run: Run, trained: Trained, base: Evaluation, tuned: Evaluation, report: Report) -> None:
+    """Ask the split "probe", each model at its own best temperature, and print what each of its sets shows."""
+    prompts = run.task.dataset(PROBE, run.sweep.probe_items, seed=trained.params.seed)
+    asked = {one.name: replace(trained.params, temperature=best_temperature(one.records)) for one in (base, tuned)}
+    tuned_records = sample_records(trained.engine, run.task, prompts, asked["tuned"], "tuned")
+    with trained.model.disable_adapter():
+        base_records = sample_records(trained.engine, run.task, prompts, asked["base"], "base")
+    found = {"those that decide": report.best, "probe": compare_records(base_records, tuned_records)}
+    for column in run.task.breakdowns[:1]:
+        found |= {str(name): one for name, one in gains_by(base_records, tuned_records, column).items()}
+    print(text_table(describe_sets(found), header=SETS_HEADER))
