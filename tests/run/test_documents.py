@@ -3,19 +3,24 @@
 import json
 import re
 import shlex
+from inspect import getsource
 
 import pytest
 
 from helpers import UserError
+from helpers.grpo import dry_runs
+from helpers.run import training
 from helpers.run.arguments import pairs_of, read_pairs, take
 from helpers.run.lists import LISTS
 from helpers.run.notebooks import source_of
 from helpers.run.opening import make_run
+from helpers.run.preflight import describe_learning_rates
 from helpers.run.prepare import main as prepare_main
 from helpers.run.settings import sort_settings
 from helpers.run.training import judge
 from helpers.runtime import ROOT
 
+HUB = ROOT / "tests" / "gallery" / "sources" / "hub"
 PAGE = (ROOT / "helpers" / "run" / "README.md").read_text()
 ROWS = re.findall(r"^\| (guide|OpenSloth|pipeline) \| (.+?) \| (.+) \|$", PAGE, re.M)
 PLAIN = re.compile(r"`[A-Z_]+=[^`]*`")
@@ -132,6 +137,26 @@ def pipeline(tmp_path):
     assert config.lr_scheduler_kwargs == {"min_lr_rate": 0.1} and config.learning_rate == 5e-7
 
 
+def sources_prepared(tmp_path):
+    arguments = ["SOURCE=numinamath", f"SOURCES_DIR={HUB}", f"OUT={tmp_path / 'out'}"]
+    assert prepare_main(arguments) == 0
+    assert (tmp_path / "out" / "sources.json").exists()
+
+
+def pipeline_of_a_file(tmp_path):
+    run = run_of(f"make run CONFIG=math_pipeline.toml PROFILE=tiny RUN_DIR={tmp_path} SOURCES_DIR={HUB}")
+    run.check()
+    assert run.task.splits == ("train", "monitor", "confirm", "probe") and run.eval_dataset is not None
+
+
+def posthoc(tmp_path):
+    assert "posthoc.json" in getsource(training)
+
+
+def tried_before(tmp_path):
+    assert callable(dry_runs.drift_of_sync) and callable(describe_learning_rates)
+
+
 def evaluation(tmp_path):
     assert source_of("05_evaluate").exists() and callable(judge)
 
@@ -148,6 +173,10 @@ RUN = {
     "`REWARDS=my_rewards": own_reward,
     "`SYSTEM_PROMPT=...`": templates,
     "`make run RECIPE=math_pipeline`": pipeline,
+    "`make prepare SOURCE=numinamath": sources_prepared,
+    "`make run CONFIG=math_pipeline.toml`": pipeline_of_a_file,
+    "`posthoc.json`": posthoc,
+    "`DRY_RUN=1`, and": tried_before,
     "`notebooks/05_evaluate.ipynb`": evaluation,
 }
 
