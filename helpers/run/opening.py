@@ -100,7 +100,7 @@ class Run:
         base = self.make_base_task()
         if not is_prepared(settings.source, folder, pool):
             print(prepare_source(settings.source, base, folder, seed=self.seed, pool=pool, copies=settings.sources_dir))
-        return DataTask(folder, Columns(), base)
+        return DataTask(folder, Columns(system_prompt=settings.system_prompt), base)
 
     @cached_property
     def train_dataset(self):
@@ -233,6 +233,9 @@ def make_run(settings: Mapping[str, Any]) -> Run:
     if given.run.get("data"):
         given.run.setdefault("task", "custom")
     if given.run.get("source"):
+        for name in ("prompt_column", "answer_column", "template"):
+            if given.run.get(name):
+                raise UserError(f"SOURCE knows its own columns, so {name.upper()} has no effect: leave it out.")
         from helpers.gallery.sources.plans import find_plan
 
         given.run.setdefault("task", find_plan(given.run["source"]).task)

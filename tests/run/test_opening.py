@@ -6,6 +6,9 @@ import pytest
 
 from helpers import UserError, open_run, parameters_in
 from helpers.run.opening import make_run
+from helpers.runtime import ROOT
+
+HUB = ROOT / "tests" / "gallery" / "sources" / "hub"
 
 
 def test_settings_reach_the_training(tmp_path):
@@ -113,3 +116,36 @@ def test_config_stands_above_a_parameter_with_its_default(tmp_path):
     assert parameters_in({"TASK": "matmul", "MAX_STEPS": None, "CONFIG": str(path)}) == {"task": "math", "max_steps": 3}
     with pytest.raises(UserError, match="CONFIG says task = 'math', and the parameter TASK is 'code'"):
         parameters_in({"TASK": "code", "CONFIG": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"source": "numinamth"}, "There is no data set 'numinamth' (did you mean 'numinamath'?)"),
+        ({"source": "gsm8k", "data": "sums.csv"}, "DATA and SOURCE both say what is asked"),
+        ({"source": "gsm8k", "template": "{question}"}, "TEMPLATE has no effect"),
+        ({"source": "gsm8k", "task": "code"}, "judged by task 'math' and not by 'code': set TASK=math."),
+        ({"source": "gsm8k", "sources_dir": "no/such/folder"}, "There is no folder 'no/such/folder'"),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_said_in_one_sentence(settings, said, tmp_path):
+    with pytest.raises(UserError) as error:
+        open_run({"run_dir": str(tmp_path / "run"), **settings})
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_source_is_prepared_once_in_the_folder_of_its_run(tmp_path, capsys):
+    """The notebooks of a run, and a run that is resumed, must have the same rows; other rows are refused."""
+    settings = {"source": "gsm8k", "sources_dir": str(HUB), "run_dir": str(tmp_path), "system_prompt": "Be brief."}
+    first = open_run(settings)
+    assert "gsm8k: 70 of 70 rows are questions" in capsys.readouterr().out
+    again = open_run({**settings, "sources_dir": "", "seed": 7})  # no copy, no hub: nothing is read again
+    assert capsys.readouterr().out == ""
+    assert again.task.settings() == first.task.settings()
+    assert first.task.dataset("train", 1)[0]["prompt"][0] == {"role": "system", "content": "Be brief."}
+    with pytest.raises(UserError, match="prepared with source gsm8k, pool None, and this run asks for source gsm8k"):
+        open_run({**settings, "train_prompts": 20})
+    report = tmp_path / "data" / "report.json"
+    report.write_text(report.read_text().replace('"rows_sha256": "', '"rows_sha256": "0'))
+    with pytest.raises(UserError, match="not those that were prepared"):
+        open_run(settings)

@@ -1,4 +1,4 @@
-"""From the sources to a verdict on small data sets of the same schemas, with the embedded model: each step a command."""
+"""From the sources to a verdict on small data sets of the same schemas, with the embedded model, by commands."""
 
 import json
 
@@ -12,8 +12,8 @@ from helpers.runtime import ROOT
 HUB = ROOT / "tests" / "gallery" / "sources" / "hub"
 #: What the embedded model needs in place of the settings for a large one.
 SMALL = (
-    "PROFILE=tiny", "LORA_TARGETS=attention,experts", "LORA_R=8", "LORA_ALPHA=16", "LEARNING_RATE=2e-3", "MAX_TOKENS=64",
-    "MAX_PROMPT_LENGTH=200",
+    "PROFILE=tiny", "LORA_TARGETS=attention,experts", "LORA_R=8", "LORA_ALPHA=16", "LEARNING_RATE=2e-3",
+    "MAX_TOKENS=64", "MAX_PROMPT_LENGTH=200",
 )  # fmt: skip
 SHORT = (
     "MAX_STEPS=4", "NUM_GENERATIONS=4", "STEPS_PER_GENERATION=16", "SAVE_STEPS=2", "ITEMS=12", "PROBE_ITEMS=16",
@@ -51,7 +51,9 @@ def test_from_make_prepare_to_a_verdict(tmp_path, capfd):
     assert report["best"]["items"] == 12 and report["verdict"]
 
 
-@pytest.mark.parametrize(("config", "others"), [("math.toml", SMALL), ("code.toml", ("PROFILE=tiny", "MAX_TOKENS=200"))])
+@pytest.mark.parametrize(
+    ("config", "others"), [("math.toml", SMALL), ("code.toml", ("PROFILE=tiny", "MAX_TOKENS=200"))]
+)
 def test_the_settings_for_a_large_model_pass_a_dry_run(config, others, tmp_path, capfd):
     """Sources, task, rewards and one step go together; the dry run says how many groups teach nothing."""
     few = ["NUM_GENERATIONS=4", "BATCH=8"]

@@ -7,7 +7,7 @@ in two splits, and the order of a hash decides, which is the same in every versi
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from helpers.gallery.sources.overlap import describe_overlaps, find_overlaps, masked, normalized
@@ -16,7 +16,7 @@ from helpers.gallery.sources.reading import Provenance, Reading
 from helpers.gallery.sources.table import SOURCES
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks.drawing import text_digest
-from helpers.tasks.split import PROBE
+from helpers.tasks.split import PROBE, SPLITS
 from helpers.tasks.task import Row
 
 #: The name of the probe that is drawn from the pool.
@@ -71,8 +71,8 @@ PLANS = {
 class Splits:
     """The rows of each split, and how they came about.
 
-    pool_sha256: of the problems of the pool, in their order. removed: what was left out because two sets shared it, a
-    sentence for each pair of sets. sources: source -> where it was read.
+    pool_sha256: of the normalized problems of the pool, in their order. removed: what was left out because two sets
+    shared it, a sentence for each pair of sets. sources: source -> where it was read.
     """
 
     rows: dict[str, list[Row]]
@@ -96,6 +96,8 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
     No question is in two splits. None of the training shares a problem, exactly, but for its numbers, or by eight words
     in a row, with one that is asked in an evaluation. Where there are fewer questions than a plan asks for, the probe
     "ID" gets at most a quarter of the pool, and the monitor a fifth of what it shares with the set that decides.
+
+    Raises UserError where nothing is left for training, the monitor or the set that decides.
     """
     readings = {name: read(name) for name in plan.sources}
     removed = {}
@@ -107,7 +109,9 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
         shared = {overlap.place for overlap in overlaps}
         return [question for place, question in enumerate(questions) if place not in shared]
 
-    probes = {name: readings[source].questions for name, source in plan.probes.items()}
+    probes = {}
+    for name, source in plan.probes.items():
+        probes[name] = _in_order_of_hash(readings[source].questions, f"{seed} {name}")
     asked_at_the_end = [question for questions in probes.values() for question in questions]
 
     usable = readings[plan.train].questions
@@ -140,13 +144,25 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
         rows[PROBE] += _rows(questions, name)
     if not rows[PROBE]:
         del rows[PROBE]
+    _check_splits(rows, plan, removed)
     sources = {name: reading.provenance for name, reading in readings.items()}
-    return Splits(rows, _digest(_problems(pooled)), removed, sources)
+    return Splits(rows, _digest_of_problems(pooled), removed, sources)
+
+
+def _check_splits(rows: Mapping[str, Sequence[Row]], plan: Plan, removed: Mapping[str, str]) -> None:
+    """Raise UserError for a split that has no row, of those that every task has."""
+    for split in SPLITS:
+        if not rows[split]:
+            found = "; ".join(f"{pair}: {sentence}".rstrip(".") for pair, sentence in removed.items())
+            raise UserError(
+                f"The sources of '{plan.train}' leave no question for the split '{split}': give them more rows, and "
+                f"name the split of each where one file has several ({found})."
+            )
 
 
 def _in_order_of_hash(questions: Iterable[Question], salt: str) -> list[Question]:
-    """Return questions in an order that depends on their problems and on `salt` alone."""
-    return sorted(questions, key=lambda question: _digest([salt, question.problem]))
+    """Return questions in an order that depends on their normalized problems and on `salt` alone."""
+    return sorted(questions, key=lambda question: _digest([salt, normalized(question.problem)]))
 
 
 def _each_once(questions: Iterable[Question]) -> list[Question]:
@@ -168,6 +184,10 @@ def _rows(questions: Iterable[Question], set_name: str) -> list[Row]:
 
 def _problems(questions: Iterable[Question]) -> list[str]:
     return [question.problem for question in questions]
+
+
+def _digest_of_problems(questions: Iterable[Question]) -> str:
+    return _digest(normalized(question.problem) for question in questions)
 
 
 def _digest(texts: Iterable[str]) -> str:

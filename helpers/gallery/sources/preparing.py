@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, load_from_disk
 
 from helpers.gallery.sources.plans import Splits, find_plan, make_splits
 from helpers.gallery.sources.reading import read_source
-from helpers.runtime import UserError
+from helpers.runtime import UserError, recover_folder
 from helpers.tasks.data.columns import Columns
-from helpers.tasks.data.prepare import REPORT, PrepareReport, check_out, prepare
+from helpers.tasks.data.prepare import REPORT, PrepareReport, check_out, prepare, rows_sha256
 from helpers.tasks.data.task import DataTask
 from helpers.tasks.task import Task
 
@@ -79,9 +79,10 @@ def read_pins(folder: str | Path) -> dict[str, Mapping[str, str]]:
 def is_prepared(name: str, folder: str | Path, pool: int | None) -> bool:
     """Tell whether a folder holds the splits of this plan already.
 
-    Raises UserError where it holds those of another one.
+    Raises UserError where it holds those of another one, and where its rows are not those that were written.
     """
-    if not (Path(folder) / REPORT).exists():
+    report = recover_folder(Path(folder)) / REPORT
+    if not report.exists():
         return False
     record = _read_record(folder)
     plan = find_plan(name)
@@ -92,6 +93,9 @@ def is_prepared(name: str, folder: str | Path, pool: int | None) -> bool:
             f"{folder} was prepared with {_described(found)}, and this run asks for {_described(wanted)}: give the run "
             "another NAME."
         )
+    saved = load_from_disk(str(folder))
+    if rows_sha256(saved) != json.loads(report.read_text())["rows_sha256"]:
+        raise UserError(f"The rows in {folder} are not those that were prepared: remove it, and run this again.")
     return True
 
 

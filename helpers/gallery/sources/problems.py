@@ -5,11 +5,11 @@ that `plain_answer` takes off says nothing, and every other character counts.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
 from helpers.gallery.math.problems import FORMAT
-from helpers.gallery.sources.questions import Question, Unusable
+from helpers.gallery.sources.questions import Question, Unusable, keep_questions
 from helpers.rewards.answers import last_box, plain_answer
 from helpers.rewards.numbers import MOST_DIGITS
 
@@ -57,9 +57,10 @@ _MARKER = re.compile(
     r"(?!\s*[+*/=<>^-])"
 )
 #: The markers of each kind, in their order.
+_LETTERS = "a b c d e f g h".split()
 _SEQUENCES = (
     "1 2 3 4 5 6 7 8 9".split(),
-    "a b c d e f g h".split(),
+    _LETTERS,
     "i ii iii iv".split(),
     "I II III IV".split(),
     "\u2160 \u2161 \u2162 \u2163".split(),
@@ -84,6 +85,8 @@ _ASKS = re.compile(
 _ASKS_AT_THE_END = re.compile(
     r"\b(?:find|determine|calculate|compute|prove|evaluate|give|state|what (?:is|are))[\s:,]*\Z", re.IGNORECASE
 )
+#: As a truth value, and as a CSV file has it.
+_NOT_SYNTHETIC = (False, None, "", "False", "false")
 #: A choice is short.
 _MOST_OF_A_CHOICE = 40
 
@@ -96,7 +99,7 @@ def numinamath_question(values: Mapping) -> Question:
     authors call invalid, proofs and multiple choice, several questions in one, and all answers but a single integer.
     """
     source = values.get("source") or ""
-    if values.get("synthetic"):
+    if values.get("synthetic") not in _NOT_SYNTHETIC:
         raise Unusable(SYNTHETIC)
     if any(competition in source.lower() for competition in COMPETITIONS_OF_PROBES):
         raise Unusable(OF_A_PROBE)
@@ -112,6 +115,14 @@ def numinamath_question(values: Mapping) -> Question:
     if kind == "MCQ":
         raise Unusable(CHOICE)
     return _question(problem, answer)
+
+
+def filter_numinamath(rows: Iterable[Mapping]) -> tuple[list[Question], dict[str, int]]:
+    """Return the questions of rows of NuminaMath-1.5, in their order, and how many others there are by reason.
+
+    rows: with the columns that `numinamath_question` reads. Each problem is kept once.
+    """
+    return keep_questions(rows, numinamath_question)
 
 
 def dapo_question(values: Mapping) -> Question:
@@ -145,9 +156,11 @@ def _question(problem: str, answer: str) -> Question:
     """Return the question of a problem and its answer. Raises Unusable."""
     if not problem or not answer:
         raise Unusable(NOTHING)
-    if _lists_choices(problem) or _names_choice(answer):
+    text = _without_type(problem)
+    markers = list(_MARKER.finditer(text))
+    if _lists_choices(text, markers) or _names_choice(answer):
         raise Unusable(CHOICE)
-    if _asks_several(problem):
+    if _asks_several(text, markers):
         raise Unusable(SEVERAL_QUESTIONS)
     integer = read_integer(answer)
     return Question(problem, {"prompt": f"{problem} {FORMAT}", "answer": integer})
@@ -180,30 +193,28 @@ def _names_choice(answer: str) -> bool:
     return any(_LETTER.fullmatch(form) for form in forms)
 
 
-def _lists_choices(problem: str) -> bool:
+def _lists_choices(text: str, markers: Sequence[re.Match]) -> bool:
     """Tell whether a problem has lettered choices: A, B and C in their order, or short parts a, b and c.
 
-    Behind the first choice nothing is asked.
+    Behind the first choice nothing is asked. text: without type. markers: of its parts.
     """
-    text = _without_type(problem)
-    markers = list(_CHOICE_MARKER.finditer(text))
-    letters = [marker[1] or marker[2] for marker in markers]
-    if letters[:3] == ["A", "B", "C"] and not _ASKS.search(text, markers[0].end()):
+    choices = list(_CHOICE_MARKER.finditer(text))
+    letters = [choice[1] or choice[2] for choice in choices]
+    if letters[:3] == ["A", "B", "C"] and not _ASKS.search(text, choices[0].end()):
         return True
-    lead, parts = _parts(text, "a b c d e f g h".split())
+    lead, parts = _parts(text, markers, _LETTERS)
     asks = any(_ASKS.search(part) for part in parts) or _ASKS_AT_THE_END.search(lead)
     are_short = all(len(part) <= _MOST_OF_A_CHOICE for part in parts)
     return len(parts) >= 3 and are_short and not asks
 
 
-def _asks_several(problem: str) -> bool:
+def _asks_several(text: str, markers: Sequence[re.Match]) -> bool:
     """Tell whether a problem has several parts, numbered or lettered, that each ask for something.
 
-    Numbered equations, conditions and statements ask for nothing.
+    Numbered equations, conditions and statements ask for nothing. text: without type. markers: of its parts.
     """
-    text = _without_type(problem)
     for sequence in _SEQUENCES:
-        lead, parts = _parts(text, sequence)
+        lead, parts = _parts(text, markers, sequence)
         asking = sum(bool(_ASKS.search(part)) for part in parts)
         if asking >= 2 or (len(parts) >= 2 and _ASKS_AT_THE_END.search(lead)):
             return True
@@ -221,13 +232,13 @@ def _without_type(problem: str) -> str:
     return plain.replace("$", "").replace("**", "")
 
 
-def _parts(text: str, sequence: list[str]) -> tuple[str, list[str]]:
+def _parts(text: str, markers: Sequence[re.Match], sequence: Sequence[str]) -> tuple[str, list[str]]:
     """Return what stands before the first marker of a sequence, and the part behind each of them in its order.
 
     There are no parts without the first two markers.
     """
     found = []
-    for marker in _MARKER.finditer(text):
+    for marker in markers:
         name = marker["name"] or marker["sentence"] or marker["named"]
         if len(found) < len(sequence) and name == sequence[len(found)]:
             found.append(marker)

@@ -1,8 +1,15 @@
 """What a row of a data set becomes: a question of a task, or a reason why it is none."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from helpers.gallery.sources.overlap import normalized
+from helpers.tasks.data.columns import NO_UNICODE
 from helpers.tasks.task import Row
+
+#: Why a row is left out that has the problem of an earlier question.
+DUPLICATE = "duplicate"
 
 
 class Unusable(Exception):
@@ -22,3 +29,39 @@ class Question(NamedTuple):
 
     problem: str
     row: Row
+
+
+def keep_questions(
+    rows: Iterable[Mapping], question: Callable[[Mapping], Question]
+) -> tuple[list[Question], dict[str, int]]:
+    """Return the questions of some rows, in their order, and how many of the other rows were left out for which reason.
+
+    question: f(a row) -> `Question`; it raises `Unusable`. Of rows with one problem, whatever its letter case and white
+    space, the first that is a question is kept.
+    """
+    questions = []
+    dropped = Counter()
+    seen = set()
+    for row in rows:
+        try:
+            found = question(row)
+            _check_unicode(found)
+        except Unusable as unusable:
+            dropped[unusable.reason] += 1
+            continue
+        problem = normalized(found.problem)
+        if problem in seen:
+            dropped[DUPLICATE] += 1
+            continue
+        seen.add(problem)
+        questions.append(found)
+    return questions, dict(dropped)
+
+
+def _check_unicode(question: Question) -> None:
+    """Raise Unusable for a text with half a surrogate pair, which JSON can have as an escape and no file as UTF-8."""
+    for text in (question.problem, *question.row.values()):
+        try:
+            str(text).encode()
+        except UnicodeEncodeError as error:
+            raise Unusable(NO_UNICODE) from error

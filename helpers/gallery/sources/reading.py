@@ -6,21 +6,17 @@ the rows; every later reading into the same folder asks for that commit, and ref
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.gallery.sources.overlap import normalized
-from helpers.gallery.sources.questions import Question, Unusable
+from helpers.gallery.sources.questions import Question, keep_questions
 from helpers.gallery.sources.table import SOURCES, DataSource
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks import list_tasks
 from helpers.tasks.data.columns import describe_columns
 from helpers.tasks.data.files import READERS, SourceRow
 from helpers.tasks.data.sources import Source, hub_revision, open_source
-
-DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
@@ -63,25 +59,7 @@ def read_source(name: str, copies: str | Path = "", pinned: Mapping[str, str] | 
     source = find_source(name)
     parts, revision, copy = _open(source, copies, pinned)
     digest = hashlib.sha256()
-    questions = []
-    dropped = Counter()
-    seen = set()
-    count = 0
-    for row in _rows_of_split(parts, source.split):
-        values = _read_columns(row, source)
-        digest.update(json.dumps(list(values.values())).encode() + b"\n")
-        count += 1
-        try:
-            question = source.question(values)
-        except Unusable as unusable:
-            dropped[unusable.reason] += 1
-            continue
-        problem = normalized(question.problem)
-        if problem in seen:
-            dropped[DUPLICATE] += 1
-            continue
-        seen.add(problem)
-        questions.append(question)
+    questions, dropped = keep_questions(_digested_rows(parts, source, digest), source.question)
     if not questions:
         raise UserError(f"{source.title} has no row of split '{source.split}' that is a question: {_reasons(dropped)}.")
     found = digest.hexdigest()
@@ -96,10 +74,10 @@ def read_source(name: str, copies: str | Path = "", pinned: Mapping[str, str] | 
         licence=source.licence,
         revision=revision,
         copy=copy,
-        rows=count,
+        rows=len(questions) + sum(dropped.values()),
         sha256=found,
         kept=len(questions),
-        dropped=dict(dropped),
+        dropped=dropped,
     )
     return Reading(questions, provenance)
 
@@ -115,13 +93,21 @@ def _open(source: DataSource, copies: str | Path, pinned: Mapping[str, str] | No
     """Return what to read, the revision of the hub or "", and the name of the copy or ""."""
     copy = find_copy(source, copies)
     if copy is not None:
-        return [open_source(copy)], "", copy.name
+        return _open_copy(copy, source), "", copy.name
     revision = pinned["revision"] if pinned else ""
     revision = revision or hub_revision(source.hub)
     if not revision:
         raise UserError(_unreachable(source, copies))
     ids = [f"{source.hub}:{configuration}".rstrip(":") for configuration in source.configurations]
     return [open_source(one, revision=revision) for one in ids], revision, ""
+
+
+def _open_copy(copy: Path, source: DataSource) -> list[Source]:
+    """Return what to read of a copy. A clone of a data set with configurations has a folder for each of them."""
+    folders = [copy / configuration for configuration in source.configurations]
+    if all(folder.is_dir() for folder in folders):
+        return [open_source(folder) for folder in folders]
+    return [open_source(copy)]
 
 
 def find_copy(source: DataSource, copies: str | Path) -> Path | None:
@@ -158,6 +144,14 @@ def _rows_of_split(parts: list[Source], split: str) -> Iterator[SourceRow]:
             named = row.split or row.values.get("split")
             if named is None or named == "" or named == split:
                 yield row
+
+
+def _digested_rows(parts: list[Source], source: DataSource, digest) -> Iterator[dict]:
+    """Yield the columns that are read of each row of a split, and add them to a digest of `hashlib`."""
+    for row in _rows_of_split(parts, source.split):
+        values = _read_columns(row, source)
+        digest.update(json.dumps(list(values.values())).encode() + b"\n")
+        yield values
 
 
 def _read_columns(row: SourceRow, source: DataSource) -> dict:

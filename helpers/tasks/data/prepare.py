@@ -179,13 +179,23 @@ def _save(rows_of: Mapping[str, object], folder: Path) -> None:
             enable_progress_bar()
 
 
-def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> PrepareReport:
+def rows_sha256(rows_of: Mapping[str, object]) -> str:
+    """Return the SHA-256 of rows, one JSON object a line with sorted keys, split by split.
+
+    rows_of: split -> its `datasets.Dataset`.
+    """
     digest = hashlib.sha256()
+    for dataset in rows_of.values():
+        for row in each_row(dataset):
+            digest.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> PrepareReport:
     prompts = array("Q")
     answers = array("Q")
     for dataset in rows_of.values():
         for row in each_row(dataset):
-            digest.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
             prompts.append(sum(len(message["content"]) for message in row["prompt"]))
             if not is_blank(row.get("answer")):
                 answers.append(len(str(row["answer"])))
@@ -203,7 +213,7 @@ def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> 
         splits=splits,
         prompt_characters=_lengths(prompts),
         answer_characters=_lengths(answers) if answers else None,
-        rows_sha256=digest.hexdigest(),
+        rows_sha256=rows_sha256(rows_of),
         seed=seed,
         versions=versions(),
     )
