@@ -19,6 +19,7 @@ OF_A_PROBE = "competition of a probe"
 INVALID = "invalid"
 NOTHING = "nothing to ask or to compare"
 PROOF = "proof"
+NEEDS_FIGURE = "needs a figure"
 CHOICE = "multiple choice"
 SEVERAL_QUESTIONS = "several questions"
 SEVERAL_ANSWERS = "several answers"
@@ -46,21 +47,26 @@ _WITH_UNIT = re.compile(
 _SEPARATOR = re.compile(r"[,;\n]|\b(?:or|and)\b|\\(?:pm|mp|text ?\{ ?(?:or|and)|lor|land|cup)(?![a-z])|\u00b1")
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _INTERVAL = re.compile(r"\[[^\[\]]*,[^\[\]]*[\])]|\([^()]*,[^()]*\]|\\infty|\u221e")
+#: What may separate thousands, as a blank may not: two integers could stand there.
+_THIN_BLANK = re.compile(r"\\[,;: ]|\u202f|\u2009")
 #: A letter as the whole answer, or before it, as that of a choice.
 _LETTER = re.compile(r"[A-H]|\(?[A-Ha-h]\)[ .:]*.*|[A-H][.:] ?.+", re.DOTALL)
 
 #: A marker of a part, with no sign of arithmetic behind it: (1), 1), a), (ii), or 1. at the beginning of a sentence.
 _MARKER = re.compile(
-    r"(?:(?:(?<=\s)|(?<=^)|(?<=[.;:?!,]))\(?(?P<name>[1-9]|[a-h]|i{1,3}|iv|I{1,3}|IV|[\u2160-\u2163])\)(?=[\s\\A-Z:,])"
+    r"(?:(?:(?<=\s)|(?<=^)|(?<=[.;:?!,]))\(?(?P<name>[1-9]|[a-h]|[\u0430-\u0434]|i{1,3}|iv|I{1,3}|IV|[\u2160-\u2163])\)(?=[\s\\A-Z:,])"
     r"|(?:(?<=[.;:?!\n] )|(?<=\n)|(?<=^)|(?<=[Pp]art ))(?P<sentence>[1-9]|[a-h]|i{1,3}|iv)\.(?=\s+[A-Z\\])"
-    r"|\b(?:[Pp]art|[Qq]uestion|[Pp]roblem) (?P<named>[1-9])[:.])"
+    r"|\b(?:[Pp]art|[Qq]uestion|[Pp]roblem) (?P<named>[1-9a-hA-H])[:.]|\b[Qq](?P<asked>[1-9])[:.])"
     r"(?!\s*[+*/=<>^-])"
 )
 #: The markers of each kind, in their order.
+_NUMBERS = "1 2 3 4 5 6 7 8 9".split()
 _LETTERS = "a b c d e f g h".split()
+_CYRILLIC = "\u0430 \u0431 \u0432 \u0433 \u0434".split()
 _SEQUENCES = (
-    "1 2 3 4 5 6 7 8 9".split(),
+    _NUMBERS,
     _LETTERS,
+    _CYRILLIC,
     "i ii iii iv".split(),
     "I II III IV".split(),
     "\u2160 \u2161 \u2162 \u2163".split(),
@@ -75,18 +81,32 @@ _OTHER_MARKERS = (
     (re.compile(r"(?<![A-Za-z])([A-E])[\u3001\uff0e]"), r" \1. "),
 )
 _ITEM = re.compile(r"\\item\b")
+_SMALL = str.maketrans("ABCDEFGH", "abcdefgh")
+_WORD = re.compile("[A-Za-z]{3}")
+_END_OF_SENTENCE = re.compile(r"[.!?]\s+(?=[A-Z])")
+_DRAWING = re.compile(r"\[asy\].*?(?:\[/asy\]|\Z)", re.DOTALL)
 _CIRCLED = {0x2460 + digit: f" ({digit + 1}) " for digit in range(9)}
 _TYPE = re.compile(r"\\(?:textbf|textrm|textit|text|mathrm|mathbf|mathit|mathsf) ?\{([^{}]*)\}")
 _ASKS = re.compile(
-    r"\?|\b(?:find|determine|calculate|compute|prove|show|what|how|solve|evaluate|which|give|state|write|express|"
+    r"\?|_{2,}|(?:\\_){2,}|\\underline ?\{"
+    r"|\b(?:find|determine|calculate|compute|prove|show|what|how|solve|evaluate|which|give|state|write|express|"
     r"simplify|verify|draw|explain|justify|estimate)\b",
     re.IGNORECASE,
 )
+#: A gap to be filled in.
+_GAP = re.compile(r"_{2,}|(?:\\_){2,}|\\underline ?\{(?:\\[a-z]+|[\s~{}])*\}")
 _ASKS_AT_THE_END = re.compile(
     r"\b(?:find|determine|calculate|compute|prove|evaluate|give|state|what (?:is|are))[\s:,]*\Z", re.IGNORECASE
 )
+_PROVES = re.compile(r"\W*(?:prove|show) that\b", re.IGNORECASE)
+#: A picture that nobody will see. Many problems that mention a figure say in words what is in it.
+_FIGURE = re.compile(r"!\[[^\]]*\]\(|\\includegraphics")
+#: What a translator was told, and left in the problem.
+_TRANSLATED = re.compile(r"\btranslate the (?:above )?text\b|\bthe above text into english\b", re.IGNORECASE)
 #: As a truth value, and as a CSV file has it.
 _NOT_SYNTHETIC = (False, None, "", "False", "false")
+#: A longer answer is no integer of `MOST_DIGITS` digits.
+_MOST_OF_AN_ANSWER = 400
 #: A choice is short.
 _MOST_OF_A_CHOICE = 40
 
@@ -110,7 +130,8 @@ def numinamath_question(values: Mapping) -> Question:
     if len(problem) < LEAST_CHARACTERS or answer in ("", "notfound"):
         raise Unusable(NOTHING)
     kind = values.get("question_type")
-    if kind == "proof" or answer.lower() == "proof":
+    asks_for_proof = _PROVES.match(problem) and not _ASKS.search(problem, _PROVES.match(problem).end())
+    if kind == "proof" or answer.lower() == "proof" or asks_for_proof:
         raise Unusable(PROOF)
     if kind == "MCQ":
         raise Unusable(CHOICE)
@@ -156,6 +177,10 @@ def _question(problem: str, answer: str) -> Question:
     """Return the question of a problem and its answer. Raises Unusable."""
     if not problem or not answer:
         raise Unusable(NOTHING)
+    if _FIGURE.search(problem):
+        raise Unusable(NEEDS_FIGURE)
+    if _TRANSLATED.search(problem):
+        raise Unusable(INVALID)
     text = _without_type(problem)
     markers = list(_MARKER.finditer(text))
     if _lists_choices(text, markers) or _names_choice(answer):
@@ -169,17 +194,24 @@ def _question(problem: str, answer: str) -> Question:
 def read_integer(answer: str) -> str:
     r"""Return the integer that an answer is, in plain digits. Raises Unusable where it is anything else.
 
-    `$1{,}234$`, `\boxed{1\,234}` and `1234.` are one integer. `x = 42`, `42.0`, `6 \cdot 7` and `42 \text{ cm}` are
-    none: the answer of a model is compared as a number, and what else stands there would be lost.
+    `$1{,}234$`, `\boxed{1\,234}` and `1234.` are one integer. `(1,234)` is a pair. `x = 42`, `42.0`, `6 \cdot 7` and
+    `42 \text{ cm}` are none: the answer of a model is compared as a number, and what else stands there would be lost.
     """
+    if len(answer) > _MOST_OF_AN_ANSWER:
+        raise Unusable(NO_INTEGER)
     plain = plain_answer(answer)
-    if _INTEGER.fullmatch(plain):
+    with_brackets = plain_answer(answer, keeps_brackets=True)
+    if _INTERVAL.search(with_brackets):
+        raise Unusable(NO_INTEGER)
+    is_bracketed = with_brackets[:1] in ("(", "[") or r"\{" in answer
+    if is_bracketed and re.search("[, ]", with_brackets):
+        raise Unusable(SEVERAL_ANSWERS)  # a pair such as (3,200) is no integer in the thousands
+    has_plain_blank = " " in plain and not _THIN_BLANK.search(answer)
+    if _INTEGER.fullmatch(plain) and not has_plain_blank:
         digits = re.sub("[^0-9]", "", plain)
         if len(digits) > MOST_DIGITS:
             raise Unusable(NO_INTEGER)
         return str(-int(digits) if "-" in plain else int(digits))
-    if _INTERVAL.search(plain_answer(answer, keeps_brackets=True)):
-        raise Unusable(NO_INTEGER)
     if _SEPARATOR.search(_THOUSANDS.sub("", plain)):
         raise Unusable(SEVERAL_ANSWERS)
     if _WITH_UNIT.fullmatch(plain):
@@ -198,14 +230,28 @@ def _lists_choices(text: str, markers: Sequence[re.Match]) -> bool:
 
     Behind the first choice nothing is asked. text: without type. markers: of its parts.
     """
-    choices = list(_CHOICE_MARKER.finditer(text))
-    letters = [choice[1] or choice[2] for choice in choices]
-    if letters[:3] == ["A", "B", "C"] and not _ASKS.search(text, choices[0].end()):
+    choices = _in_sequence(_CHOICE_MARKER.finditer(text), "ABCDE")
+    if len(choices) >= 3 and not _asks_after(text, choices[-1].end()):
         return True
-    lead, parts = _parts(text, markers, _LETTERS)
-    asks = any(_ASKS.search(part) for part in parts) or _ASKS_AT_THE_END.search(lead)
-    are_short = all(len(part) <= _MOST_OF_A_CHOICE for part in parts)
-    return len(parts) >= 3 and are_short and not asks
+    for sequence in (_LETTERS, _CYRILLIC, _NUMBERS):
+        lead, parts = _parts(text, markers, sequence)
+        asks = any(_ASKS.search(part) for part in parts) or _ASKS_AT_THE_END.search(lead)
+        if len(parts) >= 3 and not asks and all(_is_choice(part, sequence) for part in parts):
+            return True
+    return False
+
+
+def _is_choice(part: str, sequence: Sequence[str]) -> bool:
+    """Tell whether a part may be a choice: it is short, and a numbered one is a number and no statement."""
+    if sequence is _NUMBERS:
+        return len(part) <= _MOST_OF_A_CHOICE and bool(re.search("[0-9]", part)) and not _WORD.search(part)
+    return len(part) <= _MOST_OF_A_CHOICE
+
+
+def _asks_after(text: str, begin: int) -> bool:
+    """Tell whether anything is asked in a sentence that begins behind a place."""
+    end = _END_OF_SENTENCE.search(text, begin)
+    return bool(end and _ASKS.search(text, end.end()))
 
 
 def _asks_several(text: str, markers: Sequence[re.Match]) -> bool:
@@ -213,6 +259,8 @@ def _asks_several(text: str, markers: Sequence[re.Match]) -> bool:
 
     Numbered equations, conditions and statements ask for nothing. text: without type. markers: of its parts.
     """
+    if len(_GAP.findall(text)) >= 2:
+        return True
     for sequence in _SEQUENCES:
         lead, parts = _parts(text, markers, sequence)
         asking = sum(bool(_ASKS.search(part)) for part in parts)
@@ -223,7 +271,7 @@ def _asks_several(text: str, markers: Sequence[re.Match]) -> bool:
 
 def _without_type(problem: str) -> str:
     r"""Return a problem with its markers in plain characters, as those of `$\textbf{a)}$`, `**a)**` or `\item`."""
-    plain = problem.translate(_CIRCLED)
+    plain = _DRAWING.sub(" ", problem).translate(_CIRCLED)
     for pattern, replacement in _OTHER_MARKERS:
         plain = pattern.sub(replacement, plain)
     numbers = count(1)
@@ -237,16 +285,22 @@ def _parts(text: str, markers: Sequence[re.Match], sequence: Sequence[str]) -> t
 
     There are no parts without the first two markers.
     """
-    found = []
-    for marker in markers:
-        name = marker["name"] or marker["sentence"] or marker["named"]
-        if len(found) < len(sequence) and name == sequence[len(found)]:
-            found.append(marker)
+    found = _in_sequence(markers, sequence)
     if len(found) < 2:
         return text, []
     ends = [marker.start() for marker in found[1:]] + [len(text)]
     parts = [text[marker.end() : end] for marker, end in zip(found, ends, strict=True)]
     return text[: found[0].start()], parts
+
+
+def _in_sequence(markers: Iterable[re.Match], sequence: Sequence[str]) -> list[re.Match]:
+    """Return the first marker of a sequence, behind it the next one, and so on."""
+    found = []
+    for marker in markers:
+        name = next(group for group in marker.groups() if group).translate(_SMALL)
+        if len(found) < len(sequence) and name == sequence[len(found)].translate(_SMALL):
+            found.append(marker)
+    return found
 
 
 #: Sentences that DAPO-Math puts around a problem, where a copy of it still has them.
