@@ -39,7 +39,7 @@ run: $(READY) ## run the five notebooks in order; results under runs/; DETACH=1 
 deeper: $(READY) ## run the notebooks that prove, in notebooks/deeper
 	@$(VENV)/bin/python -m helpers.run --deeper --from-make $(PARAMS)
 
-prepare: $(READY) ## write a data set and its report: TASK=name N=rows OUT=folder, and DATA=file or SOURCE=name
+prepare: $(READY) ## write a data set and its report: TASK=name DATA=file N=rows OUT=folder; SOURCE=name for sets of the hub, N of the pool
 	@$(VENV)/bin/python -m helpers.run.prepare --from-make $(PARAMS)
 
 tasks: $(READY) ## list the tasks

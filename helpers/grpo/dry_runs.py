@@ -2,10 +2,13 @@
 
 import math
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 from helpers.grpo.batch import Generation, Group
+from helpers.grpo.loop import places_of_step
 from helpers.grpo.trainer import GRPOTrainer
 from helpers.model.gpu_memory import memory_errors_explained
 from helpers.rollout.completion import Completion
@@ -20,8 +23,10 @@ MANY_GROUPS = 0.5
 #: arithmetic.
 ROUNDING_OF_GRADIENT = {32: 1e-3, 16: 0.1}
 ROUNDING_OF_LOGPROB = {32: 1e-4, 16: 0.05}
-#: Tokens by which the weights of the rollout are compared before and after they are taken over again.
+#: Tokens by which the weights of the rollout are compared before and after they are taken over again, and the standard
+#: deviation of what a fresh adapter holds meanwhile.
 TOKENS_COMPARED = 32
+STAND_IN = 0.1
 
 
 def dry_run(trainer: GRPOTrainer) -> None:
@@ -55,7 +60,6 @@ def try_step(trainer: GRPOTrainer) -> None:
         trainer.optimizer.step()
         metrics = statistics.metrics()
         updated = time.monotonic()
-        drift = drift_of_sync(trainer)  # while the adapter is not what it was at the start, which is nothing
         change_of_gradient = change_by_micro_batches(trainer, generation)
     finally:
         with torch.no_grad():
@@ -63,6 +67,7 @@ def try_step(trainer: GRPOTrainer) -> None:
                 weight.copy_(value)
         trainer.optimizer.state.clear()
         trainer.optimizer.zero_grad()
+    drift = drift_of_sync(trainer)
 
     drawn = generation.metrics
     print(trainer.args.describe_run(len(trainer.train_dataset)))
@@ -86,16 +91,34 @@ def drift_of_sync(trainer: GRPOTrainer) -> float:
     """Return how far the sampler's log-probabilities move, in nats, when it takes over the same weights again.
 
     A rollout that adds the adapter to weights which hold it already trains on completions of another policy. Each call
-    of the engine takes over the weights, so the same completion is drawn twice.
+    of the engine takes over the weights, so the same completion is drawn twice. A fresh adapter adds nothing, and a
+    step of a warm-up leaves it so: its zeros are random numbers meanwhile.
     """
     prompt = trainer.train_dataset[0]["prompt"]
     tokens = min(TOKENS_COMPARED, trainer.args.max_completion_length)
     params = SamplingParams(tokens, temperature=0.0)
-    (first,), (second,) = [trainer.engine.generate([prompt], params) for _ in range(2)]
+    with _fresh_matrices_filled(trainer.weights):
+        (first,), (second,) = [trainer.engine.generate([prompt], params) for _ in range(2)]
     if first.token_ids != second.token_ids:
         return math.inf
     moves = [abs(after - before) for before, after in zip(first.logprobs, second.logprobs, strict=True)]
     return max(moves, default=0.0)
+
+
+@contextmanager
+def _fresh_matrices_filled(weights: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Put random numbers, the same ones each time, into those of the weights that are all zero, for the block."""
+    fresh = [weight for weight in weights if not weight.any()]
+    try:
+        with torch.no_grad():
+            for weight in fresh:
+                generator = torch.Generator(weight.device).manual_seed(0)
+                weight.normal_(std=STAND_IN, generator=generator)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight in fresh:
+                weight.zero_()
 
 
 def change_by_micro_batches(trainer: GRPOTrainer, generation: Generation) -> float | None:
@@ -108,8 +131,10 @@ def change_by_micro_batches(trainer: GRPOTrainer, generation: Generation) -> flo
     whole = _gradient(trainer)
     micro_batching = trainer.micro_batching
     before = micro_batching.halvings
+    places = places_of_step(trainer.state.global_step, trainer.args)  # a generation may serve several steps
+    completions = [generation.completions[place] for place in places]
     try:
-        if not micro_batching.cut_smaller(generation.completions):
+        if not micro_batching.cut_smaller(completions):
             return None
         trainer.backward(generation)
     finally:

@@ -267,14 +267,9 @@ class Session:
         is_done = bool(self.evaluations) and self.evaluations[-1]["step"] == self.step
         return is_due and not is_done
 
-    def note_evaluation(self, metrics: dict, correct: Sequence[bool] | None) -> None:
-        """Write down an evaluation of the weights after the last step.
-
-        correct: whether each completion was right, those of a prompt next to each other; None where nothing was graded.
-        """
-        row = {"step": self.step, **metrics}
-        if correct is not None:
-            row["correct"] = [int(one) for one in correct]
+    def note_evaluation(self, metrics: dict, record: dict) -> None:
+        """Write down an evaluation of the weights after the last step. record: as `posthoc.evaluation_record`."""
+        row = {"step": self.step, **metrics, **record}
         self._evaluations_file.append(row)
         self.evaluations.append(row)
 

@@ -48,7 +48,7 @@ from helpers.grpo.metrics import completion_records, mean_of_rows, outcome_metri
 from helpers.grpo.micro_batching import MicroBatching
 from helpers.grpo.monitor import FIRST_STEPS, watch
 from helpers.grpo.optimizer import make_optimizer, make_schedule
-from helpers.grpo.posthoc import draw_evaluation
+from helpers.grpo.posthoc import draw_evaluation, evaluation_record
 from helpers.grpo.routers import check_recorded, watch_routers
 from helpers.grpo.scoring import rows_of_completions, score, user_code
 from helpers.grpo.session import Session
@@ -355,8 +355,7 @@ class GRPOTrainer:
         if not (is_asked or self.session.is_evaluation_due):
             return {}
         metrics, generation = self._evaluate()
-        correct = [grade.correct for grade in generation.grades] if generation.grades else None
-        self.session.note_evaluation(metrics, correct)
+        self.session.note_evaluation(metrics, evaluation_record(self.eval_dataset, generation, self.args))
         self._log({"step": self.state.global_step, **metrics})
         self._tell_callbacks("on_evaluate", metrics=dict(metrics))
         self._note_best(metrics, self.state.global_step)

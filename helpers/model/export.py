@@ -168,7 +168,8 @@ def _merged(base, name: str, dtype: torch.dtype, loss: RoundingLoss) -> Tensor:
         return loss.round(getattr(layer, attribute), None, dtype)
     update = None
     active = getattr(module, "active_adapters", [])
-    if layer is not module and active[0] in module.lora_A:
+    is_added_already = getattr(module, "merged", False)  # by PEFT's own merge_adapter
+    if layer is not module and not is_added_already and active[0] in module.lora_A:
         update = module.get_delta_weight(active[0])
     return loss.round(unpacked_weight(layer), update, dtype)
 

@@ -92,9 +92,10 @@ class Run:
 
     def _task_of_source(self) -> Task:
         """Return the task of the splits of a source, which are made in the folder of the run at first."""
-        from helpers.gallery.sources.preparing import is_prepared, prepare_source
+        from helpers.gallery.sources.preparing import check_task_of, is_prepared, prepare_source
 
         settings = self.settings
+        check_task_of(settings.source, settings.task)
         folder = self.folder / "data"
         pool = settings.train_prompts
         base = self.make_base_task()
@@ -120,11 +121,7 @@ class Run:
         """The prompts that watch the training; None where it is not evaluated on its way."""
         if self.config.eval_strategy == "no":
             return None
-        return self.monitor_prompts(self.seed)
-
-    def monitor_prompts(self, seed: int):
-        """Return the prompts that watch a training of this seed, a `datasets.Dataset`."""
-        return self.task.dataset("monitor", self.settings.monitor_items, seed=seed)
+        return self.task.dataset("monitor", self.settings.monitor_items, seed=self.seed)
 
     @cached_property
     def chosen_rewards(self) -> tuple[list[Callable], list[float]]:
@@ -232,6 +229,8 @@ def make_run(settings: Mapping[str, Any]) -> Run:
         raise UserError("DATA and SOURCE both say what is asked: give one of them.")
     if given.run.get("data"):
         given.run.setdefault("task", "custom")
+    if given.run.get("sources_dir") and not given.run.get("source"):
+        raise UserError("SOURCES_DIR has no effect without SOURCE: name one that `make sources` lists.")
     if given.run.get("source"):
         for name in ("prompt_column", "answer_column", "template"):
             if given.run.get(name):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from helpers.evaluation.power import POWER, chance_of_win
@@ -10,6 +11,7 @@ from helpers.grpo.config import GRPOConfig
 from helpers.grpo.optimizer import learning_rates
 from helpers.run.opening import SETTINGS_FILE, Run
 from helpers.runtime import GIB, ROOT, is_finite_number
+from helpers.tasks import CustomTask, Task
 
 #: Characters of the learning-rate curve, lowest first.
 BARS = "▁▂▃▄▅▆▇█"
@@ -17,10 +19,12 @@ BARS = "▁▂▃▄▅▆▇█"
 CURVE = 40
 #: A warm-up longer than this share of the run is worth a word.
 LONG_WARMUP = 0.2
-#: A learning rate below this share of `learning_rate` moves next to nothing, and in more than this share of the steps
-#: that is worth a word, too.
+#: A learning rate below this share of `learning_rate` moves next to nothing. Where that is so in more than this share
+#: of the steps after the warm-up, it is worth a word, too: a linear fall to 0 spends a tenth of them there, a cosine a
+#: fifth.
 LITTLE = 0.1
-MANY_STEPS = 0.3
+MANY_STEPS = 0.15
+KEEPING_A_FLOOR = """LR_SCHEDULER_TYPE=cosine_with_min_lr LR_SCHEDULER_KWARGS='{"min_lr_rate": 0.1}'"""
 #: The share that the base is taken to solve, where a planned evaluation is judged.
 BASE_RATE = 0.5
 #: Settings that decide how long a step takes, and must be equal where an earlier run's step is quoted.
@@ -38,7 +42,7 @@ def preflight(run: Run) -> str:
         str(run),
         config.describe_run(len(run.train_dataset)),
         describe_learning_rates(config),
-        describe_evaluation(run.sweep, run.profile.win_margin),
+        describe_evaluation(run.sweep, run.profile.win_margin, _available(run.task, "confirm")),
         _describe_memory(run),
         _describe_time(run),
         *run.notes,
@@ -62,19 +66,26 @@ def describe_learning_rates(config: GRPOConfig) -> str:
     share = config.warmup_count / config.max_steps
     if share > LONG_WARMUP:
         return f"{sentence} The warm-up takes {share:.0%} of the run: a shorter one, or more steps, would teach more."
-    rates = learning_rates(config, range(config.max_steps))
-    little = sum(rate < LITTLE * config.learning_rate for rate in rates) / config.max_steps
+    rates = learning_rates(config, range(config.warmup_count, config.max_steps))
+    little = sum(rate < LITTLE * config.learning_rate for rate in rates) / len(rates)
     if little > MANY_STEPS:
         return (
-            f"{sentence} In {little:.0%} of the steps it is below a tenth of {config.learning_rate:g}: "
-            "LR_SCHEDULER_TYPE=cosine_with_min_lr keeps a floor under it."
+            f"{sentence} In {little:.0%} of the steps after the warm-up it is below a tenth of "
+            f"{config.learning_rate:g}: {KEEPING_A_FLOOR} keeps a floor under it."
         )
     return sentence
 
 
-def describe_evaluation(plan: SweepPlan, win_margin: float) -> str:
-    """Return how large a gain an evaluation of this size can see, by simulation (`chance_of_win`)."""
-    asked = f"evaluation: {plan.items} prompts at {len(plan.temperatures)} temperatures"
+def describe_evaluation(plan: SweepPlan, win_margin: float, available: int | None = None) -> str:
+    """Return how large a gain an evaluation of this size can see, by simulation (`chance_of_win`).
+
+    available: the prompts that there are; None: as many as are asked for.
+    """
+    asked = f"evaluation: {plan.items} prompts"
+    if available is not None and available < plan.items:
+        asked = f"evaluation: {available} prompts ({plan.items} were asked for)"
+        plan = replace(plan, items=available)
+    asked += f" at {len(plan.temperatures)} temperatures"
     for points in range(1, 50):
         gain = points / 100
         if gain > win_margin and chance_of_win(plan, win_margin, BASE_RATE, gain) >= POWER:
@@ -83,6 +94,11 @@ def describe_evaluation(plan: SweepPlan, win_margin: float) -> str:
                 f"in {POWER:.0%} of such evaluations. Smaller gains need more (ITEMS)."
             )
     return f"{asked}, which can show no gain at all: ask more (ITEMS)."
+
+
+def _available(task: Task, split: str) -> int | None:
+    """Return how many prompts a split of a data set has; None for a task that makes as many as it is asked for."""
+    return len(task.kept.positions[split]) if isinstance(task, CustomTask) else None
 
 
 def draw_curve(values: Sequence[float]) -> str:

@@ -23,16 +23,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not out:
         raise UserError("OUT names the folder to write: make prepare TASK=math N=1000 OUT=data/math, say.")
     if count and not (count.isascii() and count.isdigit() and int(count) >= len(SPLITS)):
-        raise UserError(f"N is the number of rows to keep, a whole number from {len(SPLITS)} on; got '{count}'.")
+        raise UserError(
+            f"N is the number of rows to keep, with SOURCE that of the pool, and a whole number from {len(SPLITS)} on; "
+            f"got '{count}'."
+        )
     check_out(out)
     size = int(count) if count else None
     run = make_run(with_absolute_paths(read_pairs(pairs)))
     settings = run.settings
     if settings.source:
-        from helpers.gallery.sources.preparing import prepare_source
+        from helpers.gallery.sources.preparing import check_task_of, prepare_source
 
-        base = run.make_base_task()
-        print(prepare_source(settings.source, base, out, seed=run.seed, pool=size, copies=settings.sources_dir))
+        check_task_of(settings.source, settings.task)
+        prepared = prepare_source(
+            settings.source,
+            run.make_base_task(),
+            out,
+            seed=run.seed,
+            pool=size or settings.train_prompts,
+            copies=settings.sources_dir,
+            system_prompt=settings.system_prompt,
+        )
+        print(prepared)
     else:
         print(prepare(run.make_task(drop_faulty=True), out, size, run.seed))
     return 0

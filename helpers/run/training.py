@@ -123,8 +123,10 @@ def load_trained(run: Run, seed: int) -> Trained:
     """
     profile = run.profile
     adapter = recover_folder(run.folder / "adapter")  # atomic, even if the process was killed while it wrote
+    training = run.folder / "grpo"
     if not adapter.exists():
         adapter = _train_fallback(run)
+        training = adapter.parent
     origin = None
     max_completion_length = run.config.max_completion_length
     if (adapter / "trainer_state.json").exists():
@@ -138,27 +140,19 @@ def load_trained(run: Run, seed: int) -> Trained:
     chat = run.config.chat_template_kwargs
     engine = RolloutEngine(model, tokenizer, max_batch_size=batch, max_length=length, chat_template_kwargs=chat)
     if origin is not None:
-        _check_posthoc(run, engine, origin)
+        _check_posthoc(run, model, engine, origin, training)
     return Trained(model, engine, SamplingParams(max_completion_length, seed=seed), origin)
 
 
-def _check_posthoc(run: Run, engine: RolloutEngine, origin: dict) -> None:
-    """Ask the prompts of the training's evaluations again, and say whether the answers are those of then.
+def _check_posthoc(run: Run, model: PeftModel, engine: RolloutEngine, origin: dict, training: Path) -> None:
+    """Say whether the adapter that was loaded is the one that the training evaluated, where it did.
 
-    posthoc.json in the folder of the run has the numbers.
+    training: the folder that has its evaluations. posthoc.json in the folder of the run has the numbers.
     """
-    if run.config.eval_strategy == "no":
-        return
-    training_seed = origin["settings"]["seed"]
-    args = replace(run.config, seed=training_seed)
-    found = compare_with_training(
-        engine, run.task, run.monitor_prompts(training_seed), args, run.folder / "grpo", origin["step"]
-    )
-    if found is None:
-        print(f"The training has no evaluation of step {origin['step']} on these prompts to compare with.")
-        return
-    print(found)
-    write_whole(run.folder / "posthoc.json", json.dumps(found.to_dict(), indent=2) + "\n")
+    found = compare_with_training(model, engine, run.task, run.config, training, origin["step"])
+    if found is not None:
+        print(found)
+        write_whole(run.folder / "posthoc.json", json.dumps(found.to_dict(), indent=2) + "\n")
 
 
 def _train_fallback(run: Run) -> Path:

@@ -41,7 +41,7 @@ def test_an_evaluation_that_was_interrupted_is_done_after_the_resume(tmp_path, p
     def interrupted():
         raise KeyboardInterrupt
 
-    cut.evaluate = interrupted
+    cut._evaluate = interrupted
     assert cut.train().global_step == 1
     trainer_in(tmp_path, prompts, **settings).train(resume_from_checkpoint=True)
     assert [row["step"] for row in read_metrics(tmp_path / "evaluations.jsonl")] == [1, 2]

@@ -46,7 +46,7 @@ def test_from_make_prepare_to_a_verdict(tmp_path, capfd):
     assert record["seed"] == 42 and set(record["sources"]) >= {"numinamath", "aime_2024", "apex"}
     assert all(len(source["sha256"]) == 64 for source in record["sources"].values())
     posthoc = json.loads((run / "posthoc.json").read_text())
-    assert posthoc["agrees"] and posthoc["found"]["items"] == 8
+    assert posthoc["agrees"] and posthoc["answers"]["items"] == 8
     report = json.loads((run / "report.json").read_text())
     assert report["best"]["items"] == 12 and report["verdict"]
 
