@@ -2,13 +2,14 @@
 
 Three kinds of overlap are told apart, and the first that holds counts:
 
-- "exact": equal but for letter case and white space;
+- "exact": equal but for letter case, white space and the way of writing them, such as LaTeX that spaces or sizes;
 - "digits": equal but for that and for the digits of numbers. Operators stay, so "3 + 4" is not "3 - 4";
 - "8-gram": eight consecutive words are in both. Words are runs of letters and digits, so a sentence in a script without
   spaces is one word, and such texts are alike in eight clauses rather than in eight words.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,18 @@ from hashlib import blake2b
 
 #: Words in a row that two texts must share.
 PASSAGE_WORDS = 8
+#: Words of a passage that must be long or Chinese, Japanese or Korean: "x 4 x 3 x 2 x 1" is in many a formula.
+TELLING_WORDS = 3
+#: Letters of a long word.
+TELLING_LETTERS = 3
 #: A passage in more texts than this is a stock phrase. Brown et al. (2020), "Language Models are Few-Shot Learners",
 #: appendix C, leave n-grams out that are in more than ten documents, and so does lm-evaluation-harness.
 MOST_TEXTS = 10
+#: A text of which the other set has this share is an overlap even if that is stock phrases only: a problem that a set
+#: holds in many versions makes a stock phrase of each of its own passages.
+MOSTLY_SHARED = 0.5
+#: Characters of the longest text that is brought into a Unicode normal form, whose time is not linear for every text.
+LONGEST_UNICODE_FORM = 20_000
 #: 16 bytes, so that two different passages of a hundred million have equal digests with a probability below 1e-22.
 DIGEST_BYTES = 16
 
@@ -28,18 +38,48 @@ PASSAGE = "8-gram"
 KINDS = (EXACT, DIGITS, PASSAGE)
 _PHRASES = {EXACT: "exactly", DIGITS: "but for their numbers", PASSAGE: "with eight words in a row"}
 
+#: Kana, ideographs and Hangul: one of these characters is a syllable or a word.
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_CJK_CHARACTER = re.compile(f"[{_CJK}]")
 _WORD = re.compile(r"[^\W_]+")
 #: Digits, with the separators of 1,234 and 3.5.
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_END_MARKS = ".,;:?!"
+#: A space that does not keep two numbers apart, as that of "\\frac 1 12" does.
+_NEEDLESS_SPACE = re.compile(r"(?<!\d) | (?!\d)")
+#: The arguments of a fraction without braces: one digit each.
+_BARE_DIGITS = re.compile(r"(\\[dt]?(?:frac|binom)) ?(\d) ?(\d)")
+
+#: What one problem is written with and another copy of it without. The groups are what remains of it.
+_MARKUP = re.compile(
+    r"""
+    (\\\\ | \\[{}])                                        # a new line, and the braces of a set, remain
+    | (\\) [dt] (?= (?:frac|binom) (?![a-z]) )               # \dfrac and \tbinom are \frac and \binom
+    | \\ (?:left|right|displaystyle|quad|qquad) (?![a-z])    # but not \leftarrow
+    | \\ [,;:!\s$()\[\]]
+    | [$~{}*]
+    """,
+    re.VERBOSE,
+)
+#: The number of a problem in its book, at the beginning of a text: "Problem 7.", "Example 2", "4." or "(3)".
+#: "(3) + 4" and "4.5" begin with a number of their own.
+_ITEM_NUMBER = re.compile(
+    rf"""
+    (?:problem|example|exercise|question) [ ]? \d+ (?:\.\d+)* (?: [.:)] (?!\d) | [ ] )
+    | (?: \d+ (?:\.\d+)* [.)] | \(\d+\) ) (?: [ ] (?=[\w\\]) | (?=[{_CJK}]) )
+    """,
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True)
 class Overlap:
     """A text that is in the other set, too.
 
-    place: of the text in its set. other: place of the first text of the other set that it overlaps with in this way.
-    kind: one of `KINDS`. share: of the different passages of the text, how many the other set has at all, stock phrases
-    included, from 0 to 1; 1.0 for "exact", and 0.0 for a text without a passage.
+    place: of the text in its set. other: place of the first text of the other set that it overlaps with in this way;
+    where only stock phrases are shared, the first that has any of them. kind: one of `KINDS`. share: of the different
+    passages of the text, how many the other set has at all, stock phrases included, from 0 to 1; 1.0 for "exact", and
+    0.0 for a text without a passage.
     """
 
     place: int
@@ -49,20 +89,27 @@ class Overlap:
 
 
 def normalized(text: str) -> str:
-    """Return a text in lower case, with one space for each run of white space and none at its ends."""
-    return " ".join(text.lower().split())
+    r"""Return a form of a text to compare, not to show, that is the same for the ways one problem is written.
+
+    It is in lower case and Unicode NFKC (the latter up to `LONGEST_UNICODE_FORM` characters). It has no white space but
+    between digits, and no item number at the beginning, punctuation at the end, `$`, `*`, grouping braces and LaTeX
+    that only spaces or sizes: "4. Find $\dfrac{1}{2}$." becomes "find\frac1 2". A text that has nothing else is only
+    put in lower case.
+    """
+    return _joined(_plain(text))
 
 
 def masked(text: str) -> str:
-    """Return the normalized text with "#" in place of each number: "Add 1,234 and 3.5." becomes "add # and #."."""
-    return _NUMBER.sub("#", normalized(text))
+    """Return the normalized text with "#" in place of each number: "Add 1,234 and 3.5." becomes "add#and#"."""
+    return _masked(normalized(text))
 
 
 def find_overlaps(texts: Sequence[str], others: Sequence[str]) -> list[Overlap]:
     """Return the overlaps of `texts` with `others`, at most one for each text, in their order.
 
-    A passage is eight consecutive words with a letter in at least one of them. One that is in more than `MOST_TEXTS`
-    different texts of the two sets together is a stock phrase, which is no overlap. Texts that are equal once
+    A passage is eight consecutive words, of which `TELLING_WORDS` at least have three letters or a Chinese, Japanese or
+    Korean character. One that is in more than `MOST_TEXTS` different texts of the two sets together is a stock phrase,
+    which is no overlap unless `MOSTLY_SHARED` of the passages of a text are in the other set. Texts that are equal once
     normalized count as one there: however often a problem was copied, it remains a problem.
 
     The time is linear in the number of characters. The memory holds the passages of the smaller set only.
@@ -130,22 +177,60 @@ class _OtherSet:
 
 def _fingerprint(text: str, known: Collection[bytes] | None = None) -> _Fingerprint:
     """Return the fingerprint of a text. known: the passages of the other set, where they are known already."""
-    plain = normalized(text)
+    plain = _plain(text)
+    joined = _joined(plain)
     passages = frozenset(_digests_of_passages(plain))
     kept = passages if known is None else passages & known
-    return _Fingerprint(_digest(plain), _digest(masked(text)), kept, len(passages))
+    return _Fingerprint(_digest(joined), _digest(_masked(joined)), kept, len(passages))
+
+
+def _plain(text: str) -> str:
+    """Return a text as `normalized` describes, but with one space between its words and its punctuation at the end."""
+    if len(text) <= LONGEST_UNICODE_FORM:
+        text = unicodedata.normalize("NFKC", text)
+    lowered = text.lower()
+    # The space separates words, as "x" and "y" in "x\\quad y"; two texts are compared without it.
+    unmarked = _MARKUP.sub(r"\1\2 ", _BARE_DIGITS.sub(r"\1 \2 \3", lowered))
+    plain = _single_spaced(unmarked)
+    item_number = _ITEM_NUMBER.match(plain)
+    if item_number is not None:
+        plain = plain[item_number.end() :]
+    return plain or _single_spaced(lowered)
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _joined(plain: str) -> str:
+    """Return a plain text without punctuation at the end and without spaces, but those between digits, unless it has
+    nothing else."""
+    return _NEEDLESS_SPACE.sub("", plain).rstrip(_END_MARKS) or plain
+
+
+def _masked(joined: str) -> str:
+    return _NUMBER.sub("#", joined)
 
 
 def _digests_of_passages(plain: str) -> Iterator[bytes]:
-    """Yield the digest of each eight consecutive words of a normalized text, unless they hold no letter."""
+    """Yield the digest of each eight consecutive words of a plain text that hold `TELLING_WORDS`."""
     words = _WORD.findall(plain)
-    last_with_letter = -1
-    for last, word in enumerate(words):
-        if any(map(str.isalpha, word)):
-            last_with_letter = last
+    is_telling = [_is_telling(word) for word in words]
+    telling_count = 0
+    for last, word_is_telling in enumerate(is_telling):
+        telling_count += word_is_telling
         first = last - PASSAGE_WORDS + 1
-        if first >= 0 and last_with_letter >= first:
+        if first < 0:
+            continue
+        if telling_count >= TELLING_WORDS:
             yield _digest(" ".join(words[first : last + 1]))
+        telling_count -= is_telling[first]
+
+
+def _is_telling(word: str) -> bool:
+    """Whether a word is long enough to be more than the name of a variable."""
+    letters = sum(map(str.isalpha, word))
+    return letters >= TELLING_LETTERS or _CJK_CHARACTER.search(word) is not None
 
 
 def _digest(text: str) -> bytes:
@@ -194,9 +279,12 @@ def _find_overlap(
     if other is not None:
         return Overlap(place, other, DIGITS, share)
 
-    holders = [other_set.by_passage[passage] for passage in shared if passage not in stock_phrases]
-    if holders:
-        return Overlap(place, min(holders), PASSAGE, share)
+    counted = [passage for passage in shared if passage not in stock_phrases]
+    if not counted and share >= MOSTLY_SHARED:
+        counted = shared
+    if counted:
+        first_holder = min(other_set.by_passage[passage] for passage in counted)
+        return Overlap(place, first_holder, PASSAGE, share)
     return None
 
 

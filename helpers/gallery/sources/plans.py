@@ -91,7 +91,8 @@ def find_plan(name: str) -> Plan:
 def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int | None = None) -> Splits:
     """Read the sources of a plan and divide their questions into train, monitor, confirm and probe.
 
-    read: f(name of a source) -> its `Reading`. pool: in place of the plan's.
+    read: f(name of a source) -> its `Reading`. seed: of the pool and of the probe "ID"; what else is asked is the same
+    for every seed, but for what it shares with the pool. pool: in place of the plan's.
 
     No question is in two splits. None of the training shares a problem, exactly, but for its numbers, or by eight words
     in a row, with one that is asked in an evaluation. Where there are fewer questions than a plan asks for, the probe
@@ -104,6 +105,8 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
 
     def without(questions: Sequence[Question], others: Sequence[Question], name: str) -> list[Question]:
         """Leave out what two sets share, and note it under the name of the pair."""
+        if not others:
+            return list(questions)
         overlaps = find_overlaps(_problems(questions), _problems(others))
         removed[name] = describe_overlaps(overlaps, len(questions))
         shared = {overlap.place for overlap in overlaps}
@@ -111,7 +114,7 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
 
     probes = {}
     for name, source in plan.probes.items():
-        probes[name] = _in_order_of_hash(readings[source].questions, f"{seed} {name}")
+        probes[name] = _in_order_of_hash(readings[source].questions, name)
     asked_at_the_end = [question for questions in probes.values() for question in questions]
 
     usable = readings[plan.train].questions
@@ -126,7 +129,7 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
     candidates = []
     for names in (plan.whole, plan.fill):
         questions = [question for name in names for question in readings[name].questions]
-        candidates += _in_order_of_hash(questions, f"{seed} confirm")
+        candidates += _in_order_of_hash(questions, "confirm")
     candidates = _each_once(candidates)
     candidates = without(candidates, asked_at_the_end, f"{plan.confirm_set} and the probes")
     candidates = without(candidates, pooled, f"{plan.confirm_set} and the pool")

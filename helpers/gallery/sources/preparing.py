@@ -39,26 +39,31 @@ class Prepared:
 
 
 def prepare_source(
-    name: str, task: Task, out: str | Path, *, seed: int = 0, pool: int | None = None, copies: str | Path = ""
+    name: str,
+    task: Task,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    pool: int | None = None,
+    copies: str | Path = "",
+    system_prompt: str = "",
 ) -> Prepared:
     """Read the data sets of a plan, divide them into splits, and write these to the folder `out`, atomically.
 
     name: in `plans.PLANS`. task: whose rewards judge the answers. seed: of the choice of rows. pool: the most questions
     to draw the training from; None: as the plan has it. copies: a folder with copies of data sets, in place of the hub.
+    system_prompt: a system message in front of every prompt.
 
     A folder that was written before keeps its sources: their revisions are read again, and other rows are refused.
     Raises UserError as `read_source` and `prepare`, and for a task that cannot judge the data set.
     """
     plan = find_plan(name)
-    if task.name != plan.task:
-        raise UserError(
-            f"The answers of '{name}' are judged by task '{plan.task}' and not by '{task.name}': set TASK={plan.task}."
-        )
+    check_task_of(name, task.name)
     check_out(out)
     pinned = read_pins(out)
     splits = make_splits(plan, lambda source: read_source(source, copies, pinned.get(source)), seed, pool)
     rows = {split: Dataset.from_list(found) for split, found in splits.rows.items() if found}
-    data_task = DataTask(DatasetDict(rows), Columns(), task, drop_faulty=True)
+    data_task = DataTask(DatasetDict(rows), Columns(system_prompt=system_prompt), task, drop_faulty=True)
     record = {
         "source": name,
         "seed": seed,
@@ -69,6 +74,13 @@ def prepare_source(
     }
     extra_files = {RECORD: json.dumps(record, indent=2) + "\n"}
     return Prepared(prepare(data_task, out, seed=seed, extra_files=extra_files), splits)
+
+
+def check_task_of(name: str, task: str) -> None:
+    """Raise UserError where a task, by its name, cannot judge the answers of a plan."""
+    wanted = find_plan(name).task
+    if task != wanted:
+        raise UserError(f"Answers of '{name}' are judged by task '{wanted}' and not by '{task}': set TASK={wanted}.")
 
 
 def read_pins(folder: str | Path) -> dict[str, Mapping[str, str]]:

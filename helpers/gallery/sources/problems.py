@@ -206,7 +206,7 @@ def read_integer(answer: str) -> str:
     is_bracketed = with_brackets[:1] in ("(", "[") or r"\{" in answer
     if is_bracketed and re.search("[, ]", with_brackets):
         raise Unusable(SEVERAL_ANSWERS)  # a pair such as (3,200) is no integer in the thousands
-    has_plain_blank = " " in plain and not _THIN_BLANK.search(answer)
+    has_plain_blank = " " in plain.lstrip("+- ") and not _THIN_BLANK.search(answer)
     if _INTEGER.fullmatch(plain) and not has_plain_blank:
         digits = re.sub("[^0-9]", "", plain)
         if len(digits) > MOST_DIGITS:

@@ -74,8 +74,8 @@ def mbpp_row(values: Mapping) -> Row:
     The first test is the example in the prompt, and the others are hidden. Arguments arrive as they are written, so
     tuples, sets and dictionaries with other keys than texts are left out: JSON would make something else of them. The
     sandbox reads a tuple in a result as a list, and so do the tests. MBPP compares with `==`, for which 6.0 is 6, so an
-    integer is right as a float, too; where a result is a float, all may be off by `TOLERANCE`. A bool and a number are
-    never taken for each other, so the reference must be seen to return the one or the other.
+    integer is right as a float, too; where a result is a float, all may be off by a little (`_tolerance_of`). A bool
+    and a number are never taken for each other, so the reference must be seen to return the one or the other.
     """
     sentence = _sentence_of(values)
     if not sentence:
@@ -206,8 +206,20 @@ def _floats_for_integers(value: object) -> object:
 
 
 def _tolerance_of(tests: Sequence[_Test]) -> float:
-    has_floats = any(float in _types_in(test.result) for test in tests)
-    return TOLERANCE if has_floats else EXACT
+    """Return how far a result may be off: a millionth, and of results below 1 a millionth of the smallest."""
+    floats = [number for test in tests for number in _floats_in(test.result)]
+    if not floats:
+        return EXACT
+    sizes = [abs(number) for number in floats if number]
+    return TOLERANCE * min([1.0, *sizes])
+
+
+def _floats_in(value: object) -> list[float]:
+    """Return the floats in a value, at any depth."""
+    if type(value) is float:
+        return [value]
+    parts = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return [number for part in parts for number in _floats_in(part)]
 
 
 def _types_in(value: object) -> set[type]:

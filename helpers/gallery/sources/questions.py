@@ -36,8 +36,8 @@ def keep_questions(
 ) -> tuple[list[Question], dict[str, int]]:
     """Return the questions of some rows, in their order, and how many of the other rows were left out for which reason.
 
-    question: f(a row) -> `Question`; it raises `Unusable`. Of rows with one problem, whatever its letter case and white
-    space, the first that is a question is kept.
+    question: f(a row) -> `Question`; it raises `Unusable`. Of rows with one problem, in whatever way it is written
+    (`overlap.normalized`), the first that is a question is kept.
     """
     questions = []
     dropped = Counter()

@@ -24,8 +24,9 @@ class Provenance:
     """Where the rows of a source were read, and which ones they were.
 
     revision: the commit of the data set on the hub; "" where a copy was read. copy: the name of that copy, or "".
-    rows: how many there were. sha256: of the columns that are read, a JSON array a row, whatever the format. kept,
-    dropped: how many rows became questions, and of the others how many for which reason.
+    rows: how many there were. sha256: of the columns that are read, a JSON array a row; the same for each format that
+    keeps lists and truth values, as CSV does not. kept, dropped: how many rows became questions, and of the others how
+    many for which reason.
     """
 
     hub: str
