@@ -117,6 +117,7 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
         probes[name] = _in_order_of_hash(readings[source].questions, name)
     asked_at_the_end = [question for questions in probes.values() for question in questions]
 
+    # The pool, the probe that is drawn from it, and what is left to train on.
     usable = readings[plan.train].questions
     clean = without(usable, asked_at_the_end, f"{plan.train} and the probes")
     pooled = _in_order_of_hash(clean, f"{seed} pool")[: pool or plan.pool]
@@ -126,6 +127,7 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
     rest = [question for question in pooled if normalized(question.problem) not in probed]
     train = without(rest, in_distribution, "the rest of the pool and the probe ID")
 
+    # The set that decides, and the monitor, which gets what follows it.
     candidates = []
     for names in (plan.whole, plan.fill):
         questions = [question for name in names for question in readings[name].questions]
