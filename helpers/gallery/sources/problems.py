@@ -5,10 +5,10 @@ that `plain_answer` takes off says nothing, and every other character counts.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping
 
 from helpers.gallery.math.problems import FORMAT
+from helpers.gallery.sources.parts import Parts, asks
 from helpers.gallery.sources.questions import Question, Unusable, keep_questions
 from helpers.rewards.answers import last_box, plain_answer
 from helpers.rewards.numbers import MOST_DIGITS
@@ -34,14 +34,26 @@ LEAST_CHARACTERS = 20
 #: The hardest levels of MATH.
 LEVELS = ("Level 4", "Level 5")
 
+#: An integer with or without a sign, in groups of three or not.
 _INTEGER_TEXT = r"[+-]? ?(?:[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)|[0-9]+)"
 _INTEGER = re.compile(_INTEGER_TEXT)
+_VERBOSE_INTEGER = _INTEGER_TEXT.replace(" ", "[ ]")
+#: Units of one to four letters.
+_SYMBOLS = "[kcmd]?m|km/h|m/s|k?g|mg|m?l|L|h|s|ft|in|min|kW|W|J|N|V"
 #: An integer with a currency before it or a unit behind it: a sign, a power of a short one, or words.
 _WITH_UNIT = re.compile(
-    rf"[+-]? ?\$*(?:[$\u20ac\u00a3\u00a5]) ?{_INTEGER_TEXT}\$*"
-    rf"|{_INTEGER_TEXT} ?(?:%|\^? ?\{{? ?(?:\u00b0|\\circ) ?\}}? ?[CF]?|[\u20ac\u00a3\u00a5$]"
-    r"|(?:[kcmd]?m|km/h|m/s|k?g|mg|m?l|L|h|s|ft|in|min|kW|W|J|N|V)(?: ?\^ ?\{?[0-9]\}?| ?[\u00b2\u00b3])?"
-    r"|[A-Za-z]{2,}[.]?(?:[ /*-]+(?:[A-Za-z]+|[0-9]+)[.]?)*(?: ?\^ ?\{?[0-9]\}?)?)",
+    rf"""
+    [+-]?[ ]? \$* [$\u20ac\u00a3\u00a5] [ ]? {_VERBOSE_INTEGER} \$*
+    | {_VERBOSE_INTEGER} [ ]?
+      (?:
+          %
+        | \^? [ ]? \{{? [ ]? (?:\u00b0|\\circ) [ ]? \}}? [ ]? [CF]?
+        | [\u20ac\u00a3\u00a5$]
+        | (?:{_SYMBOLS}) (?: [ ]? \^ [ ]? \{{?[0-9]\}}? | [ ]?[\u00b2\u00b3] )?
+        | [A-Za-z]{{2,}}[.]? (?: [ /*-]+ (?:[A-Za-z]+|[0-9]+) [.]? )* (?: [ ]? \^ [ ]? \{{?[0-9]\}}? )?
+      )
+    """,
+    re.VERBOSE,
 )
 #: Words and signs between two values. A comma within a number is gone by then.
 _SEPARATOR = re.compile(r"[,;\n]|\b(?:or|and)\b|\\(?:pm|mp|text ?\{ ?(?:or|and)|lor|land|cup)(?![a-z])|\u00b1")
@@ -52,52 +64,7 @@ _THIN_BLANK = re.compile(r"\\[,;: ]|\u202f|\u2009")
 #: A letter as the whole answer, or before it, as that of a choice.
 _LETTER = re.compile(r"[A-H]|\(?[A-Ha-h]\)[ .:]*.*|[A-H][.:] ?.+", re.DOTALL)
 
-#: A marker of a part, with no sign of arithmetic behind it: (1), 1), a), (ii), or 1. at the beginning of a sentence.
-_MARKER = re.compile(
-    r"(?:(?:(?<=\s)|(?<=^)|(?<=[.;:?!,]))\(?(?P<name>[1-9]|[a-h]|[\u0430-\u0434]|i{1,3}|iv|I{1,3}|IV|[\u2160-\u2163])\)(?=[\s\\A-Z:,])"
-    r"|(?:(?<=[.;:?!\n] )|(?<=\n)|(?<=^)|(?<=[Pp]art ))(?P<sentence>[1-9]|[a-h]|i{1,3}|iv)\.(?=\s+[A-Z\\])"
-    r"|\b(?:[Pp]art|[Qq]uestion|[Pp]roblem) (?P<named>[1-9a-hA-H])[:.]|\b[Qq](?P<asked>[1-9])[:.])"
-    r"(?!\s*[+*/=<>^-])"
-)
-#: The markers of each kind, in their order.
-_NUMBERS = "1 2 3 4 5 6 7 8 9".split()
-_LETTERS = "a b c d e f g h".split()
-_CYRILLIC = "\u0430 \u0431 \u0432 \u0433 \u0434".split()
-_SEQUENCES = (
-    _NUMBERS,
-    _LETTERS,
-    _CYRILLIC,
-    "i ii iii iv".split(),
-    "I II III IV".split(),
-    "\u2160 \u2161 \u2162 \u2163".split(),
-)
-_CHOICE_MARKER = re.compile(r"(?:(?<=[\s}{,;.:?!~])|(?<=^))(?:\(([A-E])\)|([A-E])[.:)](?=[\s\\~}0-9-]))")
-#: What sets a marker in another type.
-_BLANK = re.compile(r"\\q?quad|~")
-#: Other ways to write a marker -> the plain one.
-_OTHER_MARKERS = (
-    (re.compile(r"\\item ?\[([^\[\]]*)\]"), r" \1 "),
-    (re.compile(r"\uff08([^\uff08\uff09]{1,4})\uff09"), r" (\1) "),
-    (re.compile(r"(?<![A-Za-z])([A-E])[\u3001\uff0e]"), r" \1. "),
-)
-_ITEM = re.compile(r"\\item\b")
-_SMALL = str.maketrans("ABCDEFGH", "abcdefgh")
-_WORD = re.compile("[A-Za-z]{3}")
-_END_OF_SENTENCE = re.compile(r"[.!?]\s+(?=[A-Z])")
-_DRAWING = re.compile(r"\[asy\].*?(?:\[/asy\]|\Z)", re.DOTALL)
-_CIRCLED = {0x2460 + digit: f" ({digit + 1}) " for digit in range(9)}
-_TYPE = re.compile(r"\\(?:textbf|textrm|textit|text|mathrm|mathbf|mathit|mathsf) ?\{([^{}]*)\}")
-_ASKS = re.compile(
-    r"\?|_{2,}|(?:\\_){2,}|\\underline ?\{"
-    r"|\b(?:find|determine|calculate|compute|prove|show|what|how|solve|evaluate|which|give|state|write|express|"
-    r"simplify|verify|draw|explain|justify|estimate)\b",
-    re.IGNORECASE,
-)
-#: A gap to be filled in.
-_GAP = re.compile(r"_{2,}|(?:\\_){2,}|\\underline ?\{(?:\\[a-z]+|[\s~{}])*\}")
-_ASKS_AT_THE_END = re.compile(
-    r"\b(?:find|determine|calculate|compute|prove|evaluate|give|state|what (?:is|are))[\s:,]*\Z", re.IGNORECASE
-)
+#: A demand for a proof.
 _PROVES = re.compile(r"\W*(?:prove|show) that\b", re.IGNORECASE)
 #: A picture that nobody will see. Many problems that mention a figure say in words what is in it.
 _FIGURE = re.compile(r"!\[[^\]]*\]\(|\\includegraphics")
@@ -107,8 +74,6 @@ _TRANSLATED = re.compile(r"\btranslate the (?:above )?text\b|\bthe above text in
 _NOT_SYNTHETIC = (False, None, "", "False", "false")
 #: A longer answer is no integer of `MOST_DIGITS` digits.
 _MOST_OF_AN_ANSWER = 400
-#: A choice is short.
-_MOST_OF_A_CHOICE = 40
 
 
 def numinamath_question(values: Mapping) -> Question:
@@ -130,7 +95,8 @@ def numinamath_question(values: Mapping) -> Question:
     if len(problem) < LEAST_CHARACTERS or answer in ("", "notfound"):
         raise Unusable(NOTHING)
     kind = values.get("question_type")
-    asks_for_proof = _PROVES.match(problem) and not _ASKS.search(problem, _PROVES.match(problem).end())
+    proof = _PROVES.match(problem)
+    asks_for_proof = proof is not None and not asks(problem, proof.end())
     if kind == "proof" or answer.lower() == "proof" or asks_for_proof:
         raise Unusable(PROOF)
     if kind == "MCQ":
@@ -181,11 +147,10 @@ def _question(problem: str, answer: str) -> Question:
         raise Unusable(NEEDS_FIGURE)
     if _TRANSLATED.search(problem):
         raise Unusable(INVALID)
-    text = _without_type(problem)
-    markers = list(_MARKER.finditer(text))
-    if _lists_choices(text, markers) or _names_choice(answer):
+    parts = Parts(problem)
+    if parts.are_choices() or _names_choice(answer):
         raise Unusable(CHOICE)
-    if _asks_several(text, markers):
+    if parts.ask_several():
         raise Unusable(SEVERAL_QUESTIONS)
     integer = read_integer(answer)
     return Question(problem, {"prompt": f"{problem} {FORMAT}", "answer": integer})
@@ -223,84 +188,6 @@ def _names_choice(answer: str) -> bool:
     """Tell whether an answer is a letter, or begins with one as `(B) 12` does."""
     forms = plain_answer(answer), plain_answer(answer, keeps_brackets=True)
     return any(_LETTER.fullmatch(form) for form in forms)
-
-
-def _lists_choices(text: str, markers: Sequence[re.Match]) -> bool:
-    """Tell whether a problem has lettered choices: A, B and C in their order, or short parts a, b and c.
-
-    Behind the first choice nothing is asked. text: without type. markers: of its parts.
-    """
-    choices = _in_sequence(_CHOICE_MARKER.finditer(text), "ABCDE")
-    if len(choices) >= 3 and not _asks_after(text, choices[-1].end()):
-        return True
-    for sequence in (_LETTERS, _CYRILLIC, _NUMBERS):
-        lead, parts = _parts(text, markers, sequence)
-        asks = any(_ASKS.search(part) for part in parts) or _ASKS_AT_THE_END.search(lead)
-        if len(parts) >= 3 and not asks and all(_is_choice(part, sequence) for part in parts):
-            return True
-    return False
-
-
-def _is_choice(part: str, sequence: Sequence[str]) -> bool:
-    """Tell whether a part may be a choice: it is short, and a numbered one is a number and no statement."""
-    if sequence is _NUMBERS:
-        return len(part) <= _MOST_OF_A_CHOICE and bool(re.search("[0-9]", part)) and not _WORD.search(part)
-    return len(part) <= _MOST_OF_A_CHOICE
-
-
-def _asks_after(text: str, begin: int) -> bool:
-    """Tell whether anything is asked in a sentence that begins behind a place."""
-    end = _END_OF_SENTENCE.search(text, begin)
-    return bool(end and _ASKS.search(text, end.end()))
-
-
-def _asks_several(text: str, markers: Sequence[re.Match]) -> bool:
-    """Tell whether a problem has several parts, numbered or lettered, that each ask for something.
-
-    Numbered equations, conditions and statements ask for nothing. text: without type. markers: of its parts.
-    """
-    if len(_GAP.findall(text)) >= 2:
-        return True
-    for sequence in _SEQUENCES:
-        lead, parts = _parts(text, markers, sequence)
-        asking = sum(bool(_ASKS.search(part)) for part in parts)
-        if asking >= 2 or (len(parts) >= 2 and _ASKS_AT_THE_END.search(lead)):
-            return True
-    return False
-
-
-def _without_type(problem: str) -> str:
-    r"""Return a problem with its markers in plain characters, as those of `$\textbf{a)}$`, `**a)**` or `\item`."""
-    plain = _DRAWING.sub(" ", problem).translate(_CIRCLED)
-    for pattern, replacement in _OTHER_MARKERS:
-        plain = pattern.sub(replacement, plain)
-    numbers = count(1)
-    plain = _ITEM.sub(lambda item: f" ({next(numbers)}) ", plain)
-    plain = _TYPE.sub(r"\1", _BLANK.sub(" ", plain))
-    return plain.replace("$", "").replace("**", "")
-
-
-def _parts(text: str, markers: Sequence[re.Match], sequence: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what stands before the first marker of a sequence, and the part behind each of them in its order.
-
-    There are no parts without the first two markers.
-    """
-    found = _in_sequence(markers, sequence)
-    if len(found) < 2:
-        return text, []
-    ends = [marker.start() for marker in found[1:]] + [len(text)]
-    parts = [text[marker.end() : end] for marker, end in zip(found, ends, strict=True)]
-    return text[: found[0].start()], parts
-
-
-def _in_sequence(markers: Iterable[re.Match], sequence: Sequence[str]) -> list[re.Match]:
-    """Return the first marker of a sequence, behind it the next one, and so on."""
-    found = []
-    for marker in markers:
-        name = next(group for group in marker.groups() if group).translate(_SMALL)
-        if len(found) < len(sequence) and name == sequence[len(found)].translate(_SMALL):
-            found.append(marker)
-    return found
 
 
 #: Sentences that DAPO-Math puts around a problem, where a copy of it still has them.
