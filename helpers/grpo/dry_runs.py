@@ -81,8 +81,9 @@ def try_step(trainer: GRPOTrainer) -> None:
         print(f"In {equal_groups:.0%} of the groups all completions earn the same, and nothing is learnt from them: "
               "choose easier or harder prompts, more completions of each (num_generations), or a higher "
               "temperature.")  # fmt: skip
-    print(_describe_drift(drift, _bits(trainer)))
-    print(_describe_change(change_of_gradient, _bits(trainer)))
+    bits = 8 * trainer.model.dtype.itemsize
+    print(_describe_drift(drift, bits))
+    print(_describe_change(change_of_gradient, bits))
     if torch.cuda.is_available():
         print(f"Largest memory so far: {torch.cuda.max_memory_allocated() / GIB:.2f} GiB.")
 
@@ -147,11 +148,6 @@ def _gradient(trainer: GRPOTrainer) -> torch.Tensor:
     """Return the gradient of all weights as one vector on the CPU, float32."""
     parts = [weight.grad.flatten().float().cpu() for weight in trainer.weights if weight.grad is not None]
     return torch.cat(parts) if parts else torch.zeros(1)
-
-
-def _bits(trainer: GRPOTrainer) -> int:
-    """Return the bits of the arithmetic."""
-    return 32 if trainer.model.dtype == torch.float32 else 16
 
 
 def _describe_drift(drift: float, bits: int) -> str:

@@ -136,7 +136,7 @@ def compare_with_training(
     args = replace(args, num_generations_eval=asked["num_generations"], **{name: asked[name] for name in OF_A_DRAW})
     texts = [Completion(**text, text="", thinking="", finish_reason="length") for text in record["texts"]]
     moved = _distance(model, texts, args)
-    bits = 32 if model.dtype.itemsize == 4 else 16
+    bits = 8 * model.dtype.itemsize
     tokens = sum(len(text.token_ids) for text in texts)
     return Posthoc(step, tokens, moved, ROUNDING[bits], _ask_again(engine, task, args, asked["ids"], record["correct"]))
 

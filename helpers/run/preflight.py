@@ -42,7 +42,7 @@ def preflight(run: Run) -> str:
         str(run),
         config.describe_run(len(run.train_dataset)),
         describe_learning_rates(config),
-        describe_evaluation(run.sweep, run.profile.win_margin, _available(run.task, "confirm")),
+        describe_evaluation(run.sweep, run.profile.win_margin, _available(run.task)),
         _describe_memory(run),
         _describe_time(run),
         *run.notes,
@@ -96,9 +96,9 @@ def describe_evaluation(plan: SweepPlan, win_margin: float, available: int | Non
     return f"{asked}, which can show no gain at all: ask more (ITEMS)."
 
 
-def _available(task: Task, split: str) -> int | None:
-    """Return how many prompts a split of a data set has; None for a task that makes as many as it is asked for."""
-    return len(task.kept.positions[split]) if isinstance(task, CustomTask) else None
+def _available(task: Task) -> int | None:
+    """Return how many prompts can decide; None for a task that makes as many as it is asked for."""
+    return len(task.kept.positions["confirm"]) if isinstance(task, CustomTask) else None
 
 
 def draw_curve(values: Sequence[float]) -> str:

@@ -155,7 +155,7 @@ def describe_overlaps(found: Sequence[Overlap], count: int) -> str:
 
 @dataclass(frozen=True)
 class _Fingerprint:
-    """What is compared of a text: digests of its normalized and its masked form, and of its passages.
+    """The parts of a text that are compared: digests of its normalized and its masked form, and of its passages.
 
     passages: those that can be in the other set. passage_count: how many different ones the text has in all.
     """
@@ -228,7 +228,7 @@ def _digests_of_passages(plain: str) -> Iterator[bytes]:
 
 
 def _is_telling(word: str) -> bool:
-    """Whether a word is long enough to be more than the name of a variable."""
+    """Tell whether a word is long enough to be more than the name of a variable."""
     letters = sum(map(str.isalpha, word))
     return letters >= TELLING_LETTERS or _CJK_CHARACTER.search(word) is not None
 

@@ -101,47 +101,21 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
     Raises UserError where nothing is left for training, the monitor or the set that decides.
     """
     readings = {name: read(name) for name in plan.sources}
-    removed = {}
-
-    def without(questions: Sequence[Question], others: Sequence[Question], name: str) -> list[Question]:
-        """Leave out what two sets share, and note it under the name of the pair."""
-        if not others:
-            return list(questions)
-        overlaps = find_overlaps(_problems(questions), _problems(others))
-        removed[name] = describe_overlaps(overlaps, len(questions))
-        shared = {overlap.place for overlap in overlaps}
-        return [question for place, question in enumerate(questions) if place not in shared]
-
+    comparison = _Comparison()
     probes = {}
     for name, source in plan.probes.items():
         probes[name] = _in_order_of_hash(readings[source].questions, name)
     asked_at_the_end = [question for questions in probes.values() for question in questions]
 
-    # The pool, the probe that is drawn from it, and what is left to train on.
     usable = readings[plan.train].questions
-    clean = without(usable, asked_at_the_end, f"{plan.train} and the probes")
+    clean = comparison.without(usable, asked_at_the_end, f"{plan.train} and the probes")
     pooled = _in_order_of_hash(clean, f"{seed} pool")[: pool or plan.pool]
-    in_distribution = _in_order_of_hash(pooled, f"{seed} in distribution")
-    in_distribution = in_distribution[: min(plan.in_distribution, int(MOST_OF_POOL * len(pooled)))]
-    probed = {normalized(question.problem) for question in in_distribution}
-    rest = [question for question in pooled if normalized(question.problem) not in probed]
-    train = without(rest, in_distribution, "the rest of the pool and the probe ID")
-
-    # The set that decides, and the monitor, which gets what follows it.
-    candidates = []
-    for names in (plan.whole, plan.fill):
-        questions = [question for name in names for question in readings[name].questions]
-        candidates += _in_order_of_hash(questions, "confirm")
-    candidates = _each_once(candidates)
-    candidates = without(candidates, asked_at_the_end, f"{plan.confirm_set} and the probes")
-    candidates = without(candidates, pooled, f"{plan.confirm_set} and the pool")
-    confirm_count = min(plan.confirm_rows, len(candidates) - int(MOST_FOR_MONITOR * len(candidates)))
-    confirm = candidates[:confirm_count]
-    monitor = without(candidates[confirm_count:], confirm, f"the monitor and {plan.confirm_set}")
+    in_distribution, train = _divide_pool(pooled, plan, seed, comparison)
+    confirm, monitor = _draw_held_out(readings, plan, asked_at_the_end, pooled, comparison)
 
     rows = {
         "train": _rows(train, plan.train),
-        "monitor": _rows(monitor[: plan.monitor_rows], "monitor"),
+        "monitor": _rows(monitor, "monitor"),
         "confirm": _rows(confirm, plan.confirm_set),
         PROBE: _rows(in_distribution, IN_DISTRIBUTION),
     }
@@ -149,9 +123,60 @@ def make_splits(plan: Plan, read: Callable[[str], Reading], seed: int, pool: int
         rows[PROBE] += _rows(questions, name)
     if not rows[PROBE]:
         del rows[PROBE]
-    _check_splits(rows, plan, removed)
+    _check_splits(rows, plan, comparison.sentences)
     sources = {name: reading.provenance for name, reading in readings.items()}
-    return Splits(rows, _digest_of_problems(pooled), removed, sources)
+    return Splits(rows, _digest_of_problems(pooled), comparison.sentences, sources)
+
+
+class _Comparison:
+    """Leaves out what two sets share.
+
+    sentences: pair of sets -> a sentence on what they shared.
+    """
+
+    def __init__(self):
+        self.sentences: dict[str, str] = {}
+
+    def without(self, questions: Sequence[Question], others: Sequence[Question], pair: str) -> list[Question]:
+        """Return the questions that `others` do not have. pair: a name for the two sets."""
+        if not others:
+            return list(questions)
+        overlaps = find_overlaps(_problems(questions), _problems(others))
+        self.sentences[pair] = describe_overlaps(overlaps, len(questions))
+        shared = {overlap.place for overlap in overlaps}
+        return [question for place, question in enumerate(questions) if place not in shared]
+
+
+def _divide_pool(
+    pooled: Sequence[Question], plan: Plan, seed: int, comparison: _Comparison
+) -> tuple[list[Question], list[Question]]:
+    """Return the probe that is drawn from the pool, and what is left to train on."""
+    count = min(plan.in_distribution, int(MOST_OF_POOL * len(pooled)))
+    in_distribution = _in_order_of_hash(pooled, f"{seed} in distribution")[:count]
+    probed = {normalized(question.problem) for question in in_distribution}
+    rest = [question for question in pooled if normalized(question.problem) not in probed]
+    return in_distribution, comparison.without(rest, in_distribution, "the rest of the pool and the probe ID")
+
+
+def _draw_held_out(
+    readings: Mapping[str, Reading],
+    plan: Plan,
+    asked_at_the_end: Sequence[Question],
+    pooled: Sequence[Question],
+    comparison: _Comparison,
+) -> tuple[list[Question], list[Question]]:
+    """Return the set that decides, and the monitor, which gets what follows it."""
+    candidates = []
+    for names in (plan.whole, plan.fill):
+        questions = [question for name in names for question in readings[name].questions]
+        candidates += _in_order_of_hash(questions, "confirm")
+    candidates = _each_once(candidates)
+    candidates = comparison.without(candidates, asked_at_the_end, f"{plan.confirm_set} and the probes")
+    candidates = comparison.without(candidates, pooled, f"{plan.confirm_set} and the pool")
+    count = min(plan.confirm_rows, len(candidates) - int(MOST_FOR_MONITOR * len(candidates)))
+    confirm = candidates[:count]
+    monitor = comparison.without(candidates[count:], confirm, f"the monitor and {plan.confirm_set}")
+    return confirm, monitor[: plan.monitor_rows]
 
 
 def _check_splits(rows: Mapping[str, Sequence[Row]], plan: Plan, removed: Mapping[str, str]) -> None:

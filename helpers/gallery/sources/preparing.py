@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict, load_from_disk
 
 from helpers.gallery.sources.plans import Splits, find_plan, make_splits
+from helpers.gallery.sources.questions import describe_dropped
 from helpers.gallery.sources.reading import read_source
 from helpers.runtime import UserError, recover_folder
 from helpers.tasks.data.columns import Columns
@@ -21,7 +22,7 @@ RECORD = "sources.json"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare_source` wrote. report: on the rows. splits: how they came about."""
+    """The result of `prepare_source`. report: on the rows. splits: how they came about."""
 
     report: PrepareReport
     splits: Splits
@@ -30,7 +31,7 @@ class Prepared:
         lines = []
         for name, found in self.splits.sources.items():
             origin = f"revision {found.revision}" if found.revision else f"a copy, {found.copy}"
-            reasons = ", ".join(f"{count} {reason}" for reason, count in found.dropped.items()) or "none left out"
+            reasons = describe_dropped(found.dropped) or "none left out"
             licence = found.licence or "no licence on its page"
             lines.append(f"{name}: {found.kept} of {found.rows} rows are questions ({reasons}); {origin}; {licence}")
         lines += [f"{pair}: {sentence}" for pair, sentence in self.splits.removed.items()]
@@ -62,7 +63,7 @@ def prepare_source(
     check_out(out)
     pinned = read_pins(out)
     splits = make_splits(plan, lambda source: read_source(source, copies, pinned.get(source)), seed, pool)
-    rows = {split: Dataset.from_list(found) for split, found in splits.rows.items() if found}
+    rows = {split: Dataset.from_list(found) for split, found in splits.rows.items()}
     data_task = DataTask(DatasetDict(rows), Columns(system_prompt=system_prompt), task, drop_faulty=True)
     record = {
         "source": name,

@@ -58,6 +58,11 @@ def keep_questions(
     return questions, dict(dropped)
 
 
+def describe_dropped(dropped: Mapping[str, int]) -> str:
+    """Return how many rows were left out for which reason, in words; "" where none was."""
+    return ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+
+
 def _check_unicode(question: Question) -> None:
     """Raise Unusable for a text with half a surrogate pair, which JSON can have as an escape and no file as UTF-8."""
     for text in (question.problem, *question.row.values()):

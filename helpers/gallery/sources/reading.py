@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.gallery.sources.questions import Question, keep_questions
+from helpers.gallery.sources.questions import Question, describe_dropped, keep_questions
 from helpers.gallery.sources.table import SOURCES, DataSource
 from helpers.runtime import UserError, did_you_mean
 from helpers.tasks import list_tasks
@@ -21,7 +21,7 @@ from helpers.tasks.data.sources import Source, hub_revision, open_source
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the rows of a source were read, and which ones they were.
+    """The origin of the rows of a source, and which ones they were.
 
     revision: the commit of the data set on the hub; "" where a copy was read. copy: the name of that copy, or "".
     rows: how many there were. sha256: of the columns that are read, a JSON array a row; the same for each format that
@@ -42,7 +42,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of a source."""
+    """The questions of a source, and where they were read."""
 
     questions: list[Question]
     provenance: Provenance
@@ -62,7 +62,8 @@ def read_source(name: str, copies: str | Path = "", pinned: Mapping[str, str] | 
     digest = hashlib.sha256()
     questions, dropped = keep_questions(_digested_rows(parts, source, digest), source.question)
     if not questions:
-        raise UserError(f"{source.title} has no row of split '{source.split}' that is a question: {_reasons(dropped)}.")
+        why = describe_dropped(dropped) or "there are no rows"
+        raise UserError(f"{source.title} has no row of split '{source.split}' that is a question: {why}.")
     found = digest.hexdigest()
     if pinned and pinned["sha256"] != found:
         raise UserError(
@@ -164,8 +165,3 @@ def _read_columns(row: SourceRow, source: DataSource) -> dict:
                 f"compare it with {source.page}, which documents them."
             )
     return {name: row.values[name] for name in source.columns}
-
-
-def _reasons(dropped: Mapping[str, int]) -> str:
-    """Return how many rows were left out for which reason, in words."""
-    return ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "there are no rows"

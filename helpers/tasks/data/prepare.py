@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from helpers.environment import versions
 from helpers.runtime import UserError, check_whole, file_digest, first_line, whole_folder, write_whole
@@ -14,7 +15,7 @@ from helpers.tasks.data.columns import is_blank
 from helpers.tasks.data.rows import Dropped
 from helpers.tasks.data.sources import each_row
 from helpers.tasks.split import PROBE, SPLITS
-from helpers.tasks.task import Task
+from helpers.tasks.task import Row, Task
 
 REPORT = "report.json"
 #: Further files that may lie in the folder.
@@ -90,7 +91,7 @@ def prepare(
     out: str | Path,
     size: int | None = None,
     seed: int = 0,
-    extra_files: Mapping[str, str] = {},
+    extra_files: Mapping[str, str] = MappingProxyType({}),
 ) -> PrepareReport:
     """Write the rows of a task's splits train, monitor and confirm to the folder `out`, atomically.
 
@@ -187,15 +188,22 @@ def rows_sha256(rows_of: Mapping[str, object]) -> str:
     digest = hashlib.sha256()
     for dataset in rows_of.values():
         for row in each_row(dataset):
-            digest.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
+            digest.update(_line_of(row))
     return digest.hexdigest()
 
 
+def _line_of(row: Row) -> bytes:
+    """Return a row as it counts in the SHA-256 of rows."""
+    return json.dumps(row, sort_keys=True, default=repr).encode() + b"\n"
+
+
 def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> PrepareReport:
+    digest = hashlib.sha256()
     prompts = array("Q")
     answers = array("Q")
     for dataset in rows_of.values():
         for row in each_row(dataset):
+            digest.update(_line_of(row))
             prompts.append(sum(len(message["content"]) for message in row["prompt"]))
             if not is_blank(row.get("answer")):
                 answers.append(len(str(row["answer"])))
@@ -213,7 +221,7 @@ def _report(task: Task, out: Path, rows_of: Mapping[str, object], seed: int) -> 
         splits=splits,
         prompt_characters=_lengths(prompts),
         answer_characters=_lengths(answers) if answers else None,
-        rows_sha256=rows_sha256(rows_of),
+        rows_sha256=digest.hexdigest(),
         seed=seed,
         versions=versions(),
     )

@@ -99,8 +99,8 @@ def keep_rows(source: Source, columns: Columns, demands: Demands) -> KeptRows:
     """Read a source, check its rows and divide them into splits.
 
     A row may name its split in a column `split`, or by the part of the source in which it stands; what is named by none
-    is taken from "train" by a hash of the prompt, or of the column `cluster`. There is a split
-    "probe" only where the source names it. Rows with the same prompt and the same columns are taken once.
+    is taken from "train" by a hash of the prompt, or of the column `cluster`. There is a split "probe" only where the
+    source names it. Rows with the same prompt and the same columns are taken once.
 
     Raises UserError for faults of the source, for a column whose values are of two kinds or which a reward needs and
     no row has, and for a split without rows. Without `drop_faulty` it raises for faults of single rows, too.
